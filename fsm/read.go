@@ -1,0 +1,197 @@
+package fsm
+
+import "iter"
+
+// The methods below read the state or a view of it. Sequences must be consumed before the state changes; those of a view
+// may be kept.
+
+// Meta returns the counters and one-of-a-kind facts.
+func (d *data) Meta() Meta { return d.meta }
+
+// Hash is the state hash: equal on every server that has applied the same entries.
+func (d *data) Hash() Digest { return d.hash.sum }
+
+// Servers yields the announced servers, by id.
+func (d *data) Servers() iter.Seq[Server] { return d.servers.all() }
+
+// Server returns an announced server.
+func (d *data) Server(id ServerID) (Server, bool) { return d.servers.get(Server{ID: id}) }
+
+// Nodes yields the nodes, by name.
+func (d *data) Nodes() iter.Seq[Node] { return d.nodes.all() }
+
+// Node returns a node and its newest incarnation.
+func (d *data) Node(name NodeName) (Node, bool) { return d.nodes.get(Node{Name: name}) }
+
+// NodeOf returns the node whose newest incarnation is inc.
+func (d *data) NodeOf(inc Incarnation) (Node, bool) {
+	name, ok := d.nodeOf.get(inc)
+	if !ok {
+		return Node{}, false
+	}
+	return d.Node(name)
+}
+
+// Changefeeds yields the changefeeds, oldest first, those being removed included.
+func (d *data) Changefeeds() iter.Seq[Changefeed] { return d.changefeeds.all() }
+
+// Changefeed returns the changefeed that has the name.
+func (d *data) Changefeed(name string) (Changefeed, bool) {
+	id, ok := d.feeds.get(name)
+	if !ok {
+		return Changefeed{}, false
+	}
+	return d.ChangefeedByID(id)
+}
+
+// ChangefeedByID returns a changefeed.
+func (d *data) ChangefeedByID(id ChangefeedID) (Changefeed, bool) {
+	return d.changefeeds.get(Changefeed{ID: id})
+}
+
+// Tables yields the tables of a changefeed, oldest first, those being dropped included.
+func (d *data) Tables(feed ChangefeedID) iter.Seq[Table] {
+	return func(yield func(Table) bool) {
+		for id := range d.tablesOf.of(uint64(feed)) {
+			t, _ := d.Table(TableID(id))
+			if !yield(t) {
+				return
+			}
+		}
+	}
+}
+
+// Table returns a table.
+func (d *data) Table(id TableID) (Table, bool) { return d.tables.get(Table{ID: id}) }
+
+// TableNamed returns the live table of a changefeed that has the name.
+func (d *data) TableNamed(feed Changefeed, schema, name string) (Table, bool) {
+	id, ok := d.targets.get(target(feed.Sink, schema, name))
+	if !ok {
+		return Table{}, false
+	}
+	t, ok := d.Table(id)
+	return t, ok && t.Changefeed == feed.ID
+}
+
+// target names a downstream table: two tables with one target write the same rows.
+func target(sink, schema, name string) string { return sink + "\x00" + schema + "\x00" + name }
+
+func (d *data) targetOf(t Table) string {
+	feed, _ := d.ChangefeedByID(t.Changefeed)
+	return target(feed.Sink, t.Schema, t.Name)
+}
+
+// Dispatcher returns a dispatcher.
+func (d *data) Dispatcher(id DispatcherID) (Dispatcher, bool) { return d.dispatchers.get(id) }
+
+// DispatcherCount is the number of dispatchers.
+func (d *data) DispatcherCount() int { return d.dispatchers.len() }
+
+// Dispatchers yields every dispatcher, by id.
+func (d *data) Dispatchers() iter.Seq[Dispatcher] {
+	return func(yield func(Dispatcher) bool) {
+		for _, row := range d.dispatchers.trie.All() {
+			if !yield(row) {
+				return
+			}
+		}
+	}
+}
+
+// DispatchersOfTable yields a table's dispatchers in key order.
+func (d *data) DispatchersOfTable(t TableID) iter.Seq[Dispatcher] {
+	return func(yield func(Dispatcher) bool) {
+		for id := range d.spans.of(t) {
+			row, _ := d.Dispatcher(id)
+			if !yield(row) {
+				return
+			}
+		}
+	}
+}
+
+// DispatchersOn yields the dispatchers placed on an incarnation, by id.
+func (d *data) DispatchersOn(inc Incarnation) iter.Seq[Dispatcher] {
+	return d.dispatcherSeq(d.placed.of(uint64(inc)))
+}
+
+// AbsentDispatchers yields the dispatchers of a changefeed that run nowhere, by id.
+func (d *data) AbsentDispatchers(feed ChangefeedID) iter.Seq[Dispatcher] {
+	return d.dispatcherSeq(d.absent.of(uint64(feed)))
+}
+
+func (d *data) dispatcherSeq(ids iter.Seq[uint64]) iter.Seq[Dispatcher] {
+	return func(yield func(Dispatcher) bool) {
+		for id := range ids {
+			row, _ := d.Dispatcher(DispatcherID(id))
+			if !yield(row) {
+				return
+			}
+		}
+	}
+}
+
+// PendingCount is the number of orders that the incarnation has not carried out.
+func (d *data) PendingCount(inc Incarnation) int {
+	n := 0
+	for range d.pending.of(uint64(inc)) {
+		n++
+	}
+	return n
+}
+
+// HasPending says whether the incarnation has orders to carry out.
+func (d *data) HasPending(inc Incarnation) bool {
+	_, ok := d.pending.first(uint64(inc))
+	return ok
+}
+
+// HeldBy returns the removal that holds a part of the dispatcher's range, if one does: until it has ended the
+// dispatcher cannot be placed.
+func (d *data) HeldBy(row Dispatcher) (Operator, bool) {
+	table, ok := d.Table(row.Table)
+	if !ok {
+		return Operator{}, false
+	}
+	holder, ok := d.removals.overlapping(d.targetOf(table), row.Span)
+	if !ok || holder == row.ID {
+		return Operator{}, false
+	}
+	h, _ := d.Dispatcher(holder)
+	return d.operators.get(Operator{ID: h.Slot})
+}
+
+// Operator returns a running or remembered operator.
+func (d *data) Operator(id OpID) (Operator, bool) {
+	if op, ok := d.operators.get(Operator{ID: id}); ok {
+		return op, true
+	}
+	return d.finished.get(Operator{ID: id})
+}
+
+// Operators yields the running operators, oldest first.
+func (d *data) Operators() iter.Seq[Operator] { return d.operators.all() }
+
+// OperatorCount is the number of running operators.
+func (d *data) OperatorCount() int { return d.operators.len() }
+
+// FinishedOperators yields the remembered finished operators, newest first.
+func (d *data) FinishedOperators() iter.Seq[Operator] {
+	return func(yield func(Operator) bool) { d.finished.tree.Descend(yield) }
+}
+
+// History yields a dispatcher's remembered placement events, oldest first; also those of a dispatcher that is gone.
+func (d *data) History(id DispatcherID) iter.Seq[PlacementEvent] {
+	return func(yield func(PlacementEvent) bool) {
+		for seq := range d.eventsOf.of(uint64(id)) {
+			e, _ := d.events.get(PlacementEvent{Seq: seq})
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+// Request returns a remembered answer.
+func (d *data) Request(id RequestID) (Request, bool) { return d.requests.get(Request{ID: id}) }

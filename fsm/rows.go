@@ -1,0 +1,401 @@
+package fsm
+
+import "github.com/weir-project/weir/fsm/internal/wire"
+
+// The state is a handful of kinds of rows. Each row has one code function, from which come its bytes in snapshots and
+// its share of the state hash: a field that is missing here is missing in both, and a test that fills every field by
+// reflection notices.
+
+// NodeStatus says what a node's newest incarnation may do.
+type NodeStatus uint8
+
+// The states of an incarnation; they only move forward.
+const (
+	NodeStatusLive    NodeStatus = iota + 1 // named by ticks, may be given work
+	NodeStatusFenced                        // never named again, expires when its lease must be over
+	NodeStatusExpired                       // owns nothing any more
+	NodeStatusGone                          // said goodbye
+)
+
+// Node is a worker and its newest incarnation. Earlier incarnations own nothing.
+type Node struct {
+	Name        NodeName
+	Incarnation Incarnation
+	Status      NodeStatus
+	// LastTick is the index of the last entry that named the incarnation and was accepted for it; its registration counts.
+	LastTick     uint64
+	RegisteredAt uint64 // log index
+	RegisteredMS uint64 // state-machine time
+	// As registered.
+	Address               string
+	LeaseMS               uint32
+	ClockClass            uint8
+	Protocol              uint32
+	BootID                string
+	LockDevice, LockInode uint64
+	// FenceWhy says why it was fenced, if it was.
+	FenceWhy string
+	// Placements counts its placements in any phase.
+	Placements uint32
+	// SetHash is the sum of PairHash over its placements that have been running: what its heartbeats must name.
+	SetHash uint64
+}
+
+func (n *Node) code(c *wire.Coder) {
+	wire.Str(c, &n.Name)
+	wire.Uint(c, &n.Incarnation)
+	wire.Uint8(c, &n.Status)
+	c.Uint64(&n.LastTick)
+	c.Uint64(&n.RegisteredAt)
+	c.Uint64(&n.RegisteredMS)
+	wire.Str(c, &n.Address)
+	wire.Uint32(c, &n.LeaseMS)
+	wire.Uint8(c, &n.ClockClass)
+	wire.Uint32(c, &n.Protocol)
+	wire.Str(c, &n.BootID)
+	c.Uint64(&n.LockDevice)
+	c.Uint64(&n.LockInode)
+	wire.Str(c, &n.FenceWhy)
+	wire.Uint32(c, &n.Placements)
+	c.Uint64(&n.SetHash)
+}
+
+// Server is a control-plane server as it announced itself.
+type Server struct {
+	ID           ServerID
+	Address      string // gRPC
+	HighestLevel uint32
+	AnnouncedAt  uint64 // log index
+}
+
+func (s *Server) code(c *wire.Coder) {
+	wire.Str(c, &s.ID)
+	wire.Str(c, &s.Address)
+	wire.Uint32(c, &s.HighestLevel)
+	c.Uint64(&s.AnnouncedAt)
+}
+
+// ChangefeedStatus says whether a changefeed's dispatchers may be placed.
+type ChangefeedStatus uint8
+
+// The states of a changefeed.
+const (
+	ChangefeedRunning ChangefeedStatus = iota + 1
+	ChangefeedIsPaused
+	ChangefeedIsRemoving // leaves with its last removal
+)
+
+// Changefeed is a replication job.
+type Changefeed struct {
+	ID             ChangefeedID
+	Name           string
+	Status         ChangefeedStatus
+	Source, Sink   string
+	SinkFenced     bool
+	SinkMaxWriteMS uint32
+	Start          Position
+	// Run is part of every barrier key and resume row; it grows when the changefeed is set back below what it has done.
+	Run       uint64
+	CreatedAt uint64 // log index
+	// Tables counts its tables, those still being dropped included.
+	Tables uint32
+}
+
+func (f *Changefeed) code(c *wire.Coder) {
+	wire.Uint(c, &f.ID)
+	wire.Str(c, &f.Name)
+	wire.Uint8(c, &f.Status)
+	wire.Str(c, &f.Source)
+	wire.Str(c, &f.Sink)
+	c.Bool(&f.SinkFenced)
+	wire.Uint32(c, &f.SinkMaxWriteMS)
+	f.Start.code(c)
+	c.Uint64(&f.Run)
+	c.Uint64(&f.CreatedAt)
+	wire.Uint32(c, &f.Tables)
+}
+
+// Table is a table of a changefeed.
+type Table struct {
+	ID           TableID
+	Changefeed   ChangefeedID
+	Schema, Name string
+	// Dropping: its name is free again, its dispatchers are being removed.
+	Dropping  bool
+	CreatedAt uint64 // log index
+	// Dispatchers counts its dispatchers, those being removed included.
+	Dispatchers uint32
+}
+
+func (t *Table) code(c *wire.Coder) {
+	wire.Int(c, &t.ID)
+	wire.Uint(c, &t.Changefeed)
+	wire.Str(c, &t.Schema)
+	wire.Str(c, &t.Name)
+	c.Bool(&t.Dropping)
+	c.Uint64(&t.CreatedAt)
+	wire.Uint32(c, &t.Dispatchers)
+}
+
+// Phase is where a placement stands.
+type Phase uint8
+
+// The phases of a placement.
+const (
+	Absent   Phase = iota + 1 // runs nowhere
+	Starting                  // a start is ordered
+	Running                   // reported running
+	Stopping                  // a stop is ordered
+)
+
+// Dispatcher is one span's replication and its one placement.
+type Dispatcher struct {
+	ID    DispatcherID
+	Table TableID
+	Span  Span
+	// Position is where the next placement starts: raised by the stop reports of current placements.
+	Position Position
+	Phase    Phase
+	// HasRun: the placement was reported running, so it counts in its node's set hash.
+	HasRun bool
+	// Incarnation and Epoch are zero when absent.
+	Incarnation Incarnation
+	Epoch       Epoch
+	// Slot is the operator that the dispatcher is in; zero for none.
+	Slot OpID
+	// PlacedAt is the log index that caused the placement or its end.
+	PlacedAt uint64
+	// Failures counts placements that failed or stopped by themselves since one last ran for the policy's healthy time;
+	// FailedMS is the state-machine time of the last one. Facts for the scheduler's back-off; admission ignores them.
+	Failures uint32
+	FailedMS uint64
+}
+
+func (d *Dispatcher) code(c *wire.Coder) {
+	wire.Uint(c, &d.ID)
+	wire.Int(c, &d.Table)
+	d.Span.code(c)
+	d.Position.code(c)
+	wire.Uint8(c, &d.Phase)
+	c.Bool(&d.HasRun)
+	wire.Uint(c, &d.Incarnation)
+	wire.Uint(c, &d.Epoch)
+	wire.Uint(c, &d.Slot)
+	c.Uint64(&d.PlacedAt)
+	wire.Uint32(c, &d.Failures)
+	c.Uint64(&d.FailedMS)
+}
+
+// OpResult says how an operator ended.
+type OpResult uint8
+
+// The results of operators; zero while it runs.
+const (
+	OpDone     OpResult = iota + 1
+	OpFailed            // the destination failed, stopped or was lost
+	OpCanceled          // by CancelOperator or by a pause
+	OpReplaced          // by a removal
+)
+
+// Operator is a running or finished change to a dispatcher.
+type Operator struct {
+	ID         OpID
+	Kind       OperatorKind
+	Dispatcher DispatcherID
+	Changefeed string
+	Table      string
+	// From is the placement that is stopped first (Move, Remove, Stop), To the destination (Add, Move).
+	From            NodeName
+	FromIncarnation Incarnation
+	To              NodeName
+	ToIncarnation   Incarnation
+	// Epoch is the newest epoch that the operator issued.
+	Epoch Epoch
+	// Aborting: it will end absent as soon as what may run is confirmed stopped; AbortResult is then how it ends.
+	Aborting    bool
+	AbortResult OpResult
+	// Drop says that a removal is due to a dropped table or changefeed, not to one dispatcher's removal.
+	Drop bool
+	By   string
+	// Since and SinceMS are the admission's log index and state-machine time.
+	Since   uint64
+	SinceMS uint64
+	// Result, Reason, Detail, Ended and EndedMS are set when it has ended.
+	Result  OpResult
+	Reason  string
+	Detail  string
+	Ended   uint64
+	EndedMS uint64
+	// ReplacedBy is the removal that took its place.
+	ReplacedBy OpID
+}
+
+func (o *Operator) code(c *wire.Coder) {
+	wire.Uint(c, &o.ID)
+	wire.Uint8(c, &o.Kind)
+	wire.Uint(c, &o.Dispatcher)
+	wire.Str(c, &o.Changefeed)
+	wire.Str(c, &o.Table)
+	wire.Str(c, &o.From)
+	wire.Uint(c, &o.FromIncarnation)
+	wire.Str(c, &o.To)
+	wire.Uint(c, &o.ToIncarnation)
+	wire.Uint(c, &o.Epoch)
+	c.Bool(&o.Aborting)
+	wire.Uint8(c, &o.AbortResult)
+	c.Bool(&o.Drop)
+	wire.Str(c, &o.By)
+	c.Uint64(&o.Since)
+	c.Uint64(&o.SinceMS)
+	wire.Uint8(c, &o.Result)
+	wire.Str(c, &o.Reason)
+	wire.Str(c, &o.Detail)
+	c.Uint64(&o.Ended)
+	c.Uint64(&o.EndedMS)
+	wire.Uint(c, &o.ReplacedBy)
+}
+
+// Request is a remembered answer.
+type Request struct {
+	ID RequestID
+	// Seq orders requests by when they were answered; the oldest is forgotten first.
+	Seq uint64
+	// Body is the digest of the command that was answered.
+	Body    Digest
+	TimeMS  uint64 // the request's own time, which becomes the floor when it is forgotten
+	KeptMS  uint64 // state-machine time of the answer
+	Verdict Verdict
+}
+
+func (r *Request) code(c *wire.Coder) {
+	wire.Str(c, &r.ID)
+	c.Uint64(&r.Seq)
+	c.Uint64(&r.Body.A)
+	c.Uint64(&r.Body.B)
+	c.Uint64(&r.TimeMS)
+	c.Uint64(&r.KeptMS)
+	r.Verdict.code(c)
+}
+
+// PlacementEvent is one line of a dispatcher's ownership history.
+type PlacementEvent struct {
+	Seq        uint64
+	Dispatcher DispatcherID
+	Phase      Phase // what the placement became: Starting, Running, Stopping or Absent
+	Node       NodeName
+	Epoch      Epoch
+	Operator   OpID
+	Index      uint64 // the entry that caused it
+	TimeMS     uint64
+	WallMS     int64 // proposer's wall clock, for display
+	Reason     string
+	Detail     string
+	Position   Position
+}
+
+func (e *PlacementEvent) code(c *wire.Coder) {
+	c.Uint64(&e.Seq)
+	wire.Uint(c, &e.Dispatcher)
+	wire.Uint8(c, &e.Phase)
+	wire.Str(c, &e.Node)
+	wire.Uint(c, &e.Epoch)
+	wire.Uint(c, &e.Operator)
+	c.Uint64(&e.Index)
+	c.Uint64(&e.TimeMS)
+	wire.Int(c, &e.WallMS)
+	wire.Str(c, &e.Reason)
+	wire.Str(c, &e.Detail)
+	e.Position.code(c)
+}
+
+// Policy holds the replicated limits. They travel in the log, so that servers with other settings decide alike.
+type Policy struct {
+	MaxDispatchers       uint64
+	MaxPlacementsPerNode uint32
+	MaxOperators         uint32 // running at once
+	MaxNodes             uint32 // names that are remembered
+	KeepRequests         uint32 // answers
+	KeepRequestsMS       uint64
+	KeepOperators        uint32 // finished ones
+	KeepHistory          uint32 // placement events in all
+	KeepHistoryEach      uint32 // placements of one dispatcher
+	HealthyMS            uint64 // a placement that ran so long clears the dispatcher's failures
+}
+
+func (p *Policy) code(c *wire.Coder) {
+	c.Uint64(&p.MaxDispatchers)
+	wire.Uint32(c, &p.MaxPlacementsPerNode)
+	wire.Uint32(c, &p.MaxOperators)
+	wire.Uint32(c, &p.MaxNodes)
+	wire.Uint32(c, &p.KeepRequests)
+	c.Uint64(&p.KeepRequestsMS)
+	wire.Uint32(c, &p.KeepOperators)
+	wire.Uint32(c, &p.KeepHistory)
+	wire.Uint32(c, &p.KeepHistoryEach)
+	c.Uint64(&p.HealthyMS)
+}
+
+// DefaultPolicy is what a new cluster starts with.
+func DefaultPolicy() Policy {
+	return Policy{
+		MaxDispatchers:       2_000_000,
+		MaxPlacementsPerNode: 200_000,
+		MaxOperators:         200_000,
+		MaxNodes:             10_000,
+		KeepRequests:         50_000,
+		KeepRequestsMS:       3_600_000,
+		KeepOperators:        20_000,
+		KeepHistory:          200_000,
+		KeepHistoryEach:      16,
+		HealthyMS:            60_000,
+	}
+}
+
+// Meta holds the counters and the one-of-a-kind facts of the state.
+type Meta struct {
+	Cluster    string
+	Generation Generation
+	Level      uint32
+	Policy     Policy
+	// Index and RaftTerm are those of the last entry applied.
+	Index, RaftTerm uint64
+	// Term is the last one begun, Leader who began it, BeganAt the entry; TickedTerm the last term that has ticked.
+	Term       uint64
+	Leader     ServerID
+	BeganAt    uint64
+	TickedTerm uint64
+	// TimeMS is state-machine time: the sum of the elapsed times of ticks.
+	TimeMS uint64
+	// The last numbers issued.
+	LastEpoch       Epoch // epochs and op ids
+	LastIncarnation Incarnation
+	LastDispatcher  DispatcherID
+	LastChangefeed  ChangefeedID
+	LastTable       TableID
+	LastRequest     uint64
+	LastEvent       uint64
+	// RequestFloorMS: requests built before it may have been forgotten.
+	RequestFloorMS uint64
+}
+
+func (m *Meta) code(c *wire.Coder) {
+	wire.Str(c, &m.Cluster)
+	wire.Uint(c, &m.Generation)
+	wire.Uint32(c, &m.Level)
+	m.Policy.code(c)
+	c.Uint64(&m.Index)
+	c.Uint64(&m.RaftTerm)
+	c.Uint64(&m.Term)
+	wire.Str(c, &m.Leader)
+	c.Uint64(&m.BeganAt)
+	c.Uint64(&m.TickedTerm)
+	c.Uint64(&m.TimeMS)
+	wire.Uint(c, &m.LastEpoch)
+	wire.Uint(c, &m.LastIncarnation)
+	wire.Uint(c, &m.LastDispatcher)
+	wire.Uint(c, &m.LastChangefeed)
+	wire.Int(c, &m.LastTable)
+	c.Uint64(&m.LastRequest)
+	c.Uint64(&m.LastEvent)
+	c.Uint64(&m.RequestFloorMS)
+}

@@ -1,0 +1,110 @@
+package fsm
+
+import "cmp"
+
+// State is the state machine. It is not safe for concurrent use: one goroutine applies, and others read views.
+type State struct {
+	data
+	metaDigest Digest // the meta row's share of the hash
+}
+
+// View is a snapshot of the state: taken in O(1), never changing, safe for any number of readers.
+type View struct{ data }
+
+// data is the state and everything that can be read from it.
+type data struct {
+	meta Meta
+	hash hasher
+
+	// Rows: what snapshots hold and the hash covers.
+	servers     rowset[Server]
+	nodes       rowset[Node]
+	changefeeds rowset[Changefeed]
+	tables      rowset[Table]
+	dispatchers dispatcherSet
+	operators   rowset[Operator] // running: exactly those in slots
+	finished    rowset[Operator]
+	requests    rowset[Request]
+	events      rowset[PlacementEvent]
+
+	derived
+}
+
+// derived holds the secondary indexes. Each equals a recomputation from the rows, which CheckInvariants makes; they are
+// neither in snapshots nor in the hash.
+type derived struct {
+	nodeOf   lookup[Incarnation, NodeName]
+	feeds    lookup[string, ChangefeedID]
+	targets  lookup[string, TableID] // downstream table -> the live table that replicates into it
+	tablesOf pairs                   // changefeed -> tables
+	spans    spanIndex               // table -> dispatchers in key order
+	placed   pairs                   // incarnation -> dispatchers in any phase but absent
+	pending  pairs                   // incarnation -> dispatchers in Starting or Stopping
+	absent   pairs                   // changefeed -> absent dispatchers
+	bound    pairs                   // destination incarnation -> running operators
+	removals rangeIndex              // ranges that a removal holds
+	answers  lookup[uint64, RequestID]
+	eventsOf pairs // dispatcher -> events
+}
+
+// New is the state before the first entry.
+func New() *State {
+	s := &State{data: newData()}
+	s.meta = Meta{Level: 1, Policy: DefaultPolicy()}
+	s.sealMeta()
+	return s
+}
+
+func newData() data {
+	return data{
+		servers:     newRowset(SectionServers, func(a, b Server) bool { return a.ID < b.ID }, (*Server).code),
+		nodes:       newRowset(SectionNodes, func(a, b Node) bool { return a.Name < b.Name }, (*Node).code),
+		changefeeds: newRowset(SectionChangefeeds, func(a, b Changefeed) bool { return a.ID < b.ID }, (*Changefeed).code),
+		tables:      newRowset(SectionTables, func(a, b Table) bool { return a.ID < b.ID }, (*Table).code),
+		dispatchers: dispatcherSet{scratch: new(Dispatcher)},
+		operators:   newRowset(SectionOperators, func(a, b Operator) bool { return a.ID < b.ID }, (*Operator).code),
+		finished:    newRowset(SectionFinished, func(a, b Operator) bool { return finishedOrder(a, b) < 0 }, (*Operator).code),
+		requests:    newRowset(SectionRequests, func(a, b Request) bool { return a.ID < b.ID }, (*Request).code),
+		events:      newRowset(SectionEvents, func(a, b PlacementEvent) bool { return a.Seq < b.Seq }, (*PlacementEvent).code),
+		derived:     newDerived(),
+	}
+}
+
+func newDerived() derived {
+	return derived{
+		nodeOf: newLookup[Incarnation, NodeName](), feeds: newLookup[string, ChangefeedID](),
+		targets: newLookup[string, TableID](), tablesOf: newPairs(), spans: newSpanIndex(), placed: newPairs(),
+		pending: newPairs(), absent: newPairs(), bound: newPairs(), removals: newRangeIndex(),
+		answers: newLookup[uint64, RequestID](), eventsOf: newPairs(),
+	}
+}
+
+// finishedOrder sorts finished operators by id; ids grow, so the first is the one admitted longest ago.
+func finishedOrder(a, b Operator) int { return cmp.Compare(a.ID, b.ID) }
+
+// View returns a snapshot in O(1). The state goes on; the view stays.
+func (s *State) View() *View { return &View{data: s.clone()} }
+
+func (d *data) clone() data {
+	return data{
+		meta: d.meta, hash: hasher{sum: d.hash.sum},
+		servers: d.servers.clone(), nodes: d.nodes.clone(), changefeeds: d.changefeeds.clone(), tables: d.tables.clone(),
+		dispatchers: d.dispatchers.clone(), operators: d.operators.clone(), finished: d.finished.clone(),
+		requests: d.requests.clone(), events: d.events.clone(),
+		derived: derived{
+			nodeOf: d.nodeOf.clone(), feeds: d.feeds.clone(), targets: d.targets.clone(), tablesOf: d.tablesOf.clone(),
+			spans: d.spans.clone(), placed: d.placed.clone(), pending: d.pending.clone(), absent: d.absent.clone(),
+			bound: d.bound.clone(), removals: d.removals.clone(), answers: d.answers.clone(), eventsOf: d.eventsOf.clone(),
+		},
+	}
+}
+
+// sealMeta brings the meta row's share of the hash up to date.
+func (s *State) sealMeta() {
+	s.hash.coder.Reset()
+	s.meta.code(&s.hash.coder)
+	now := digestOf(uint8(SectionMeta), s.hash.coder.Bytes())
+	s.hash.sum.sub(s.metaDigest)
+	s.hash.sum.add(now)
+	s.metaDigest = now
+}
