@@ -36,10 +36,12 @@ type learnt struct {
 }
 
 // NewAppends returns an empty record that keeps RetainedAppends times.
-func NewAppends() *Appends { return newAppends(RetainedAppends) }
+func NewAppends() *Appends { return NewAppendsKeeping(RetainedAppends) }
 
-func newAppends(size int) *Appends {
-	return &Appends{ring: make([]clock.Reading, size), known: make(map[uint64]knownAppend)}
+// NewAppendsKeeping returns an empty record that keeps the times of the newest n entries; n is at least 1. Fewer only
+// make waits longer.
+func NewAppendsKeeping(n int) *Appends {
+	return &Appends{ring: make([]clock.Reading, max(1, n)), known: make(map[uint64]knownAppend)}
 }
 
 // NoteAppend notes that the entry at index was received for storing at at. See NoteAppends.

@@ -177,12 +177,13 @@ func (t *Tracker) Capture() *Batch {
 }
 
 // Release returns the acks that may go out at now. Call it when the tick that was built from the batch has been applied
-// on this server, with the incarnations that its verdict refused: a commit alone releases nothing. Acks go out in the
-// order of the calls. A batch releases once; refused incarnations are refused from now on.
-func (t *Tracker) Release(b *Batch, refused []uint64, now clock.Reading) []Ack {
+// on this server, with the term of the applied entry and the incarnations that its verdict refused: a commit alone
+// releases nothing, and an entry of another term is not the one that was proposed, even if it has its index. Acks go out
+// in the order of the calls. A batch releases once; refused incarnations are refused from now on.
+func (t *Tracker) Release(b *Batch, term uint64, refused []uint64, now clock.Reading) []Ack {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if b.released {
+	if b.released || term != t.cfg.Term {
 		return nil
 	}
 	b.released = true
