@@ -26,9 +26,10 @@ type log struct {
 	scan   *scanner
 	offset int64 // where scan began
 
-	open     *transaction // whose B line was read and whose C line was not
+	open     *transaction // whose B line was read; still set when its C line is handed out
+	ending   bool         // the C line of open was handed out
 	lastTS   uint64       // of the newest B line
-	lastGood fsm.Position // of the newest complete transaction
+	lastGood fsm.Position // of the newest complete transaction, at least where reading began
 }
 
 // transaction is what a B line says.
@@ -48,9 +49,12 @@ func openLog(loc location, start fsm.Position) (*log, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open change log: %w", err)
 	}
-	g := &log{loc: loc, file: f}
+	g := &log{loc: loc, file: f, lastGood: start}
 	if err := g.begin(start); err != nil {
-		return nil, errors.Join(err, f.Close())
+		if cerr := f.Close(); cerr != nil {
+			return nil, errors.Join(err, cerr)
+		}
+		return nil, err
 	}
 	return g, nil
 }
@@ -87,10 +91,10 @@ func (g *log) close() error {
 
 // next returns the next line, whose place among the others has been checked. It returns io.EOF behind the last
 // transaction, errIncomplete where the file ends elsewhere, and a *dispatcher.StopError for a line that cannot stand
-// where it is. After a B line open is set; it is still set when the C line is returned.
+// where it is.
 func (g *log) next() (*line, error) {
-	if g.open != nil && g.open.ts == g.lastGood.TS {
-		g.open = nil // its C line was returned by the call before
+	if g.ending {
+		g.open, g.ending = nil, false
 	}
 	raw, err := g.scan.next()
 	if err != nil {
@@ -166,7 +170,7 @@ func (g *log) placeCommit(l *line) string {
 	if ts, err := parseLSN(l.NextLSN); l.NextLSN != "" && (err != nil || ts != g.open.ts) {
 		return fmt.Sprintf("nextlsn %q of the C line is not that of its B line (%d)", clip(l.NextLSN), g.open.ts)
 	}
-	g.lastGood = g.open.position()
+	g.lastGood, g.ending = g.lastGood.Max(g.open.position()), true
 	return ""
 }
 
