@@ -1,6 +1,7 @@
 package fence_test
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -30,6 +31,24 @@ type variant struct {
 	ackAllHeard      bool // an applied tick releases acks of heartbeats that came after its capture
 	ignoreVerdict    bool // an applied tick releases acks although it refused the node
 	keepFirstAppend  bool // append times of overwritten entries stay
+	misdeclared      bool // the clocks are slewed and were registered as better than they are
+
+	slewed bool // not an error: all clocks are of the worse class
+}
+
+// truth is the class of the clocks, declared the class that the protocol is told.
+func (v variant) truth() clock.Class {
+	if v.slewed || v.misdeclared {
+		return clock.Monotonic
+	}
+	return clock.BootRaw
+}
+
+func (v variant) declared() clock.Class {
+	if v.slewed {
+		return clock.Monotonic
+	}
+	return clock.BootRaw
 }
 
 type entryKind uint8
@@ -134,7 +153,7 @@ func runSchedule(seed uint64, v variant) outcome {
 	w := newWorld(seed, v)
 	for len(w.queue) > 0 {
 		e := w.pop()
-		if e.at > modelEnd {
+		if e.at > modelEnd || w.expired && e.at > w.expiredAt+modelLease {
 			break
 		}
 		w.now = e.at
@@ -144,15 +163,15 @@ func runSchedule(seed uint64, v variant) outcome {
 }
 
 func newWorld(seed uint64, v variant) *world {
-	w := &world{rng: rand.New(rand.NewPCG(seed, 0x5eed)), v: v, isolated: -1}
+	w := &world{rng: rand.New(rand.NewPCG(seed, 0x5eed)), v: v, isolated: -1, queue: make([]event, 0, 64)}
 	w.nodeClock = w.drift()
-	lease, err := fence.NewLease(fence.LeaseConfig{Incarnation: modelNode, Lease: modelLease, Class: clock.BootRaw})
+	lease, err := fence.NewLease(fence.LeaseConfig{Incarnation: modelNode, Lease: modelLease, Class: v.declared()})
 	if err != nil {
 		panic(err)
 	}
 	w.node = lease
 	for i := range w.servers {
-		w.servers[i] = &server{w: w, id: i, clock: w.drift(), appends: fence.NewAppendsKeeping(256)}
+		w.servers[i] = &server{w: w, id: i, clock: w.drift(), appends: fence.NewAppendsKeeping(128), log: make([]entry, 0, 96)}
 		w.servers[i].store([]entry{{term: 1, kind: entryRegister}})
 	}
 	w.lead(0, 1)
@@ -163,7 +182,7 @@ func newWorld(seed uint64, v variant) *world {
 
 // drift picks rates up to the bound, the extremes most often.
 func (w *world) drift() drifting {
-	bound := int64(clock.BootRaw.Drift())
+	bound := int64(w.v.truth().Drift())
 	rate := func() int64 {
 		switch w.rng.IntN(3) {
 		case 0:
@@ -193,8 +212,15 @@ func (w *world) plan() {
 		return
 	}
 	first := 700*time.Millisecond + w.upTo(2*time.Second)
+	if w.rng.IntN(2) == 0 { // about when the node is cut off
+		first = w.cutFrom - 500*time.Millisecond + w.upTo(time.Second)
+	}
 	w.after(first, w.changeLeader)
 	if w.rng.IntN(2) == 0 {
+		if w.rng.IntN(2) == 0 { // the last tick may lie where the old leader's log is overwritten
+			w.cutFrom = first + w.upTo(700*time.Millisecond)
+			w.cutUntil = modelEnd
+		}
 		w.after(first+400*time.Millisecond+w.upTo(time.Second), w.changeLeader)
 	}
 }
@@ -262,7 +288,8 @@ func (w *world) changeLeader() {
 	w.after(w.upTo(300*time.Millisecond), func() {
 		a, b := w.servers[(old+1)%3], w.servers[(old+2)%3]
 		winner := a
-		if b.lastTerm() > a.lastTerm() || b.lastTerm() == a.lastTerm() && len(b.log) > len(a.log) {
+		if better := cmp.Or(cmp.Compare(b.lastTerm(), a.lastTerm()), cmp.Compare(len(b.log), len(a.log))); better > 0 ||
+			better == 0 && w.rng.IntN(2) == 0 {
 			winner = b
 		}
 		term := max(a.term, b.term) + 1
@@ -282,7 +309,7 @@ func (w *world) lead(id int, term uint64) {
 	s.term, s.leads, s.ready, s.proposed = term, true, false, 0
 	s.match, s.batches = [3]int{}, make(map[int]*fence.Batch)
 	s.heardAt, s.ledTerm = 0, term
-	tracker, err := fence.NewTracker(fence.TrackerConfig{Term: term, Class: clock.BootRaw, Appends: s.appends})
+	tracker, err := fence.NewTracker(fence.TrackerConfig{Term: term, Class: w.v.declared(), Appends: s.appends})
 	if err != nil {
 		panic(err)
 	}
@@ -334,12 +361,14 @@ func (s *server) append(from *server, term uint64, entries []entry, commit int) 
 	if s.leads && s != from {
 		s.leads = false
 	}
-	i := 0
+	i := min(s.commit, len(entries)) // committed entries are the same everywhere
 	for i < len(entries) && i < len(s.log) && s.log[i].term == entries[i].term {
 		i++
 	}
 	if i < len(entries) {
-		s.log = slices.Clone(s.log[:i])
+		if i < len(s.log) {
+			s.log = append(make([]entry, 0, 2*len(entries)), s.log[:i]...) // messages on their way alias the old one
+		}
 		s.store(entries[i:])
 	}
 	s.advance(min(commit, len(entries)))
@@ -427,7 +456,11 @@ func (s *server) tick(term uint64) {
 		s.replicate()
 		return
 	}
-	s.expireDue()
+	if s.w.rng.IntN(2) == 0 {
+		s.expireDue()
+	} else {
+		defer s.expireDue() // with the tick on its way
+	}
 	b := s.tracker.Capture()
 	e := entry{term: term, kind: entryTick, names: len(b.Incarnations()) > 0}
 	if s.w.v.ackBeforeCommit {
@@ -437,12 +470,17 @@ func (s *server) tick(term uint64) {
 	if s.w.rng.IntN(4) == 0 { // the proposal waits in a queue
 		lag = s.w.delay() / 4
 	}
-	s.w.after(lag, func() {
+	propose := func() {
 		if s.leads && s.term == term {
 			s.batches[len(s.log)+1] = b // before propose: nothing commits on the way
 			s.propose(e)
 		}
-	})
+	}
+	if lag == 0 {
+		propose()
+		return
+	}
+	s.w.after(lag, propose)
 }
 
 func (s *server) expireDue() {
@@ -450,7 +488,7 @@ func (s *server) expireDue() {
 		return
 	}
 	due := len(s.tracker.Due(s.now(), []fence.Node{{
-		Incarnation: modelNode, LastTick: s.lastTick, Lease: modelLease, Class: clock.BootRaw,
+		Incarnation: modelNode, LastTick: s.lastTick, Lease: modelLease, Class: s.w.v.declared(),
 	}})) > 0
 	if s.w.v.waitFromElection {
 		since := max(s.readyAt, s.heardAt)
