@@ -24,7 +24,8 @@ type GuardConfig struct {
 type Guard struct {
 	share    int
 	admitted map[uint64]uint64 // incarnation -> the tick its expiry expects; only those still due
-	spent    int               // of the allowance; one comes back every GuardInterval
+	drawn    bool              // less than the whole allowance is left
+	left     int               // of the allowance while drawn; one comes back every GuardInterval
 	since    clock.Reading     // when the next one began to come back
 }
 
@@ -40,8 +41,7 @@ func NewGuard(cfg GuardConfig) (*Guard, error) {
 // Admit returns those of due whose expiry may be proposed at now, in their order, given the number of live nodes. One
 // that was admitted stays so, at no further cost, while it is due for the same tick.
 func (g *Guard) Admit(now clock.Reading, due []Expirable, live int) []Expirable {
-	g.refill(now)
-	allowance := max(1, live*g.share/100)
+	g.refill(now, max(1, live*g.share/100))
 	still := make(map[uint64]uint64, len(due))
 	var out []Expirable
 	for _, e := range due {
@@ -51,13 +51,10 @@ func (g *Guard) Admit(now clock.Reading, due []Expirable, live int) []Expirable 
 		case e.Fenced:
 			out = append(out, e)
 			continue
-		case !before && g.spent >= allowance:
+		case !before && g.left == 0:
 			continue
 		case !before:
-			if g.spent == 0 {
-				g.since = now
-			}
-			g.spent++
+			g.draw(now)
 		}
 		still[e.Incarnation] = e.ExpectTick
 		out = append(out, e)
@@ -66,18 +63,24 @@ func (g *Guard) Admit(now clock.Reading, due []Expirable, live int) []Expirable 
 	return out
 }
 
-// refill gives one back for each whole interval since the allowance was first touched.
-func (g *Guard) refill(now clock.Reading) {
-	if g.spent == 0 {
-		return
+func (g *Guard) draw(now clock.Reading) {
+	if !g.drawn {
+		g.drawn, g.since = true, now
 	}
-	n := int(clock.MinElapsed(g.since, now) / GuardInterval)
-	if n >= g.spent {
-		g.spent = 0
-		return
+	g.left--
+}
+
+// refill gives one back for each whole interval since the allowance was first touched. The allowance itself moves with
+// the number of live nodes; what has come back stays usable when it shrinks.
+func (g *Guard) refill(now clock.Reading, allowance int) {
+	if g.drawn {
+		n := int(clock.MinElapsed(g.since, now) / GuardInterval)
+		g.left += n
+		g.since = g.since.Add(time.Duration(n) * GuardInterval)
 	}
-	g.spent -= n
-	g.since = g.since.Add(time.Duration(n) * GuardInterval)
+	if !g.drawn || g.left >= allowance {
+		g.drawn, g.left = false, allowance
+	}
 }
 
 // Held returns how many of due Admit does not let through at present: what a status page shows as held back.
