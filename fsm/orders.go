@@ -37,11 +37,11 @@ type Work struct {
 }
 
 // Orders yields what the incarnation has still to do, in dispatcher order: a start for each placement in Starting, a
-// stop for each in Stopping. Nothing is ordered of an incarnation that is not live or fenced.
+// stop for each in Stopping. An incarnation that has ended holds nothing, so nothing is ordered of it.
 func (d *data) Orders(inc Incarnation) iter.Seq[Order] {
 	return func(yield func(Order) bool) {
 		for id := range d.pending.of(uint64(inc)) {
-			row, _ := d.dispatchers.get(id)
+			row, _ := d.dispatchers.get(DispatcherID(id))
 			if !yield(d.order(row)) {
 				return
 			}

@@ -176,21 +176,29 @@ func (d *data) Operators() iter.Seq[Operator] { return d.operators.all() }
 // OperatorCount is the number of running operators.
 func (d *data) OperatorCount() int { return d.operators.len() }
 
-// FinishedOperators yields the remembered finished operators, newest first.
+// FinishedOperators yields the remembered finished operators, those that ended last first.
 func (d *data) FinishedOperators() iter.Seq[Operator] {
-	return func(yield func(Operator) bool) { d.finished.tree.Descend(yield) }
+	return func(yield func(Operator) bool) {
+		d.ended.tree.Descend(func(p pair) bool {
+			op, _ := d.finished.get(Operator{ID: OpID(p.b)})
+			return yield(op)
+		})
+	}
 }
 
-// History yields a dispatcher's remembered placement events, oldest first; also those of a dispatcher that is gone.
-func (d *data) History(id DispatcherID) iter.Seq[PlacementEvent] {
-	return func(yield func(PlacementEvent) bool) {
-		for seq := range d.eventsOf.of(uint64(id)) {
-			e, _ := d.events.get(PlacementEvent{Seq: seq})
-			if !yield(e) {
-				return
-			}
-		}
+// History yields a dispatcher's remembered ended placements, oldest first; also those of a dispatcher that is gone.
+func (d *data) History(id DispatcherID) iter.Seq[PlacementRecord] {
+	return func(yield func(PlacementRecord) bool) {
+		d.history.tree.AscendGreaterOrEqual(PlacementRecord{Dispatcher: id}, func(r PlacementRecord) bool {
+			return r.Dispatcher == id && yield(r)
+		})
 	}
+}
+
+// Load returns what an incarnation carries.
+func (d *data) Load(inc Incarnation) Load {
+	l, _ := d.loads.get(inc)
+	return l
 }
 
 // Request returns a remembered answer.

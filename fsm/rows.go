@@ -35,10 +35,8 @@ type Node struct {
 	LockDevice, LockInode uint64
 	// FenceWhy says why it was fenced, if it was.
 	FenceWhy string
-	// Placements counts its placements in any phase.
-	Placements uint32
-	// SetHash is the sum of PairHash over its placements that have been running: what its heartbeats must name.
-	SetHash uint64
+	// EndedAt is the log index of its expiry or goodbye.
+	EndedAt uint64
 }
 
 func (n *Node) code(c *wire.Coder) {
@@ -56,8 +54,7 @@ func (n *Node) code(c *wire.Coder) {
 	c.Uint64(&n.LockDevice)
 	c.Uint64(&n.LockInode)
 	wire.Str(c, &n.FenceWhy)
-	wire.Uint32(c, &n.Placements)
-	c.Uint64(&n.SetHash)
+	c.Uint64(&n.EndedAt)
 }
 
 // Server is a control-plane server as it announced itself.
@@ -97,8 +94,6 @@ type Changefeed struct {
 	// Run is part of every barrier key and resume row; it grows when the changefeed is set back below what it has done.
 	Run       uint64
 	CreatedAt uint64 // log index
-	// Tables counts its tables, those still being dropped included.
-	Tables uint32
 }
 
 func (f *Changefeed) code(c *wire.Coder) {
@@ -112,7 +107,6 @@ func (f *Changefeed) code(c *wire.Coder) {
 	f.Start.code(c)
 	c.Uint64(&f.Run)
 	c.Uint64(&f.CreatedAt)
-	wire.Uint32(c, &f.Tables)
 }
 
 // Table is a table of a changefeed.
@@ -123,8 +117,6 @@ type Table struct {
 	// Dropping: its name is free again, its dispatchers are being removed.
 	Dropping  bool
 	CreatedAt uint64 // log index
-	// Dispatchers counts its dispatchers, those being removed included.
-	Dispatchers uint32
 }
 
 func (t *Table) code(c *wire.Coder) {
@@ -134,7 +126,6 @@ func (t *Table) code(c *wire.Coder) {
 	wire.Str(c, &t.Name)
 	c.Bool(&t.Dropping)
 	c.Uint64(&t.CreatedAt)
-	wire.Uint32(c, &t.Dispatchers)
 }
 
 // Phase is where a placement stands.
@@ -163,8 +154,10 @@ type Dispatcher struct {
 	Epoch       Epoch
 	// Slot is the operator that the dispatcher is in; zero for none.
 	Slot OpID
-	// PlacedAt is the log index that caused the placement or its end.
-	PlacedAt uint64
+	// PlacedAt is the entry that ordered the placement's start; zero when absent. PhaseAt is the entry that caused the
+	// phase, PhaseMS its state-machine time.
+	PlacedAt, PhaseAt uint64
+	PhaseMS           uint64
 	// Failures counts placements that failed or stopped by themselves since one last ran for the policy's healthy time;
 	// FailedMS is the state-machine time of the last one. Facts for the scheduler's back-off; admission ignores them.
 	Failures uint32
@@ -182,6 +175,8 @@ func (d *Dispatcher) code(c *wire.Coder) {
 	wire.Uint(c, &d.Epoch)
 	wire.Uint(c, &d.Slot)
 	c.Uint64(&d.PlacedAt)
+	c.Uint64(&d.PhaseAt)
+	c.Uint64(&d.PhaseMS)
 	wire.Uint32(c, &d.Failures)
 	c.Uint64(&d.FailedMS)
 }
@@ -277,35 +272,41 @@ func (r *Request) code(c *wire.Coder) {
 	r.Verdict.code(c)
 }
 
-// PlacementEvent is one line of a dispatcher's ownership history.
-type PlacementEvent struct {
-	Seq        uint64
-	Dispatcher DispatcherID
-	Phase      Phase // what the placement became: Starting, Running, Stopping or Absent
-	Node       NodeName
-	Epoch      Epoch
-	Operator   OpID
-	Index      uint64 // the entry that caused it
-	TimeMS     uint64
-	WallMS     int64 // proposer's wall clock, for display
-	Reason     string
-	Detail     string
-	Position   Position
+// PlacementRecord is a placement that has ended: a line of its dispatcher's ownership history.
+type PlacementRecord struct {
+	Dispatcher  DispatcherID
+	Epoch       Epoch
+	Node        NodeName
+	Incarnation Incarnation
+	// HasRun: it was reported running.
+	HasRun bool
+	// PlacedAt and EndedAt are the entries that ordered its start and confirmed its end; EndedMS is the state-machine
+	// time of the end, WallMS its proposer's wall clock (for display).
+	PlacedAt, EndedAt uint64
+	EndedMS           uint64
+	WallMS            int64
+	// Reason and Detail say why it ended: an operator's kind, or what went wrong.
+	Reason, Detail string
+	// Position is where the next placement starts.
+	Position Position
+	// Seq orders records by their end.
+	Seq uint64
 }
 
-func (e *PlacementEvent) code(c *wire.Coder) {
-	c.Uint64(&e.Seq)
-	wire.Uint(c, &e.Dispatcher)
-	wire.Uint8(c, &e.Phase)
-	wire.Str(c, &e.Node)
-	wire.Uint(c, &e.Epoch)
-	wire.Uint(c, &e.Operator)
-	c.Uint64(&e.Index)
-	c.Uint64(&e.TimeMS)
-	wire.Int(c, &e.WallMS)
-	wire.Str(c, &e.Reason)
-	wire.Str(c, &e.Detail)
-	e.Position.code(c)
+func (r *PlacementRecord) code(c *wire.Coder) {
+	wire.Uint(c, &r.Dispatcher)
+	wire.Uint(c, &r.Epoch)
+	wire.Str(c, &r.Node)
+	wire.Uint(c, &r.Incarnation)
+	c.Bool(&r.HasRun)
+	c.Uint64(&r.PlacedAt)
+	c.Uint64(&r.EndedAt)
+	c.Uint64(&r.EndedMS)
+	wire.Int(c, &r.WallMS)
+	wire.Str(c, &r.Reason)
+	wire.Str(c, &r.Detail)
+	r.Position.code(c)
+	c.Uint64(&r.Seq)
 }
 
 // Policy holds the replicated limits. They travel in the log, so that servers with other settings decide alike.
@@ -317,8 +318,8 @@ type Policy struct {
 	KeepRequests         uint32 // answers
 	KeepRequestsMS       uint64
 	KeepOperators        uint32 // finished ones
-	KeepHistory          uint32 // placement events in all
-	KeepHistoryEach      uint32 // placements of one dispatcher
+	KeepHistory          uint32 // ended placements in all
+	KeepHistoryEach      uint32 // ended placements of one dispatcher
 	HealthyMS            uint64 // a placement that ran so long clears the dispatcher's failures
 }
 
@@ -373,7 +374,7 @@ type Meta struct {
 	LastChangefeed  ChangefeedID
 	LastTable       TableID
 	LastRequest     uint64
-	LastEvent       uint64
+	LastRecord      uint64
 	// RequestFloorMS: requests built before it may have been forgotten.
 	RequestFloorMS uint64
 }
@@ -396,6 +397,6 @@ func (m *Meta) code(c *wire.Coder) {
 	wire.Uint(c, &m.LastChangefeed)
 	wire.Int(c, &m.LastTable)
 	c.Uint64(&m.LastRequest)
-	c.Uint64(&m.LastEvent)
+	c.Uint64(&m.LastRecord)
 	c.Uint64(&m.RequestFloorMS)
 }

@@ -6,6 +6,7 @@ import "cmp"
 type State struct {
 	data
 	metaDigest Digest // the meta row's share of the hash
+	trace      func(Cell)
 }
 
 // View is a snapshot of the state: taken in O(1), never changing, safe for any number of readers.
@@ -25,7 +26,7 @@ type data struct {
 	operators   rowset[Operator] // running: exactly those in slots
 	finished    rowset[Operator]
 	requests    rowset[Request]
-	events      rowset[PlacementEvent]
+	history     rowset[PlacementRecord]
 
 	derived
 }
@@ -34,17 +35,38 @@ type data struct {
 // neither in snapshots nor in the hash.
 type derived struct {
 	nodeOf   lookup[Incarnation, NodeName]
+	gone     lookup[Incarnation, NodeName] // nodes whose newest incarnation has ended
 	feeds    lookup[string, ChangefeedID]
 	targets  lookup[string, TableID] // downstream table -> the live table that replicates into it
 	tablesOf pairs                   // changefeed -> tables
 	spans    spanIndex               // table -> dispatchers in key order
-	placed   pairs                   // incarnation -> dispatchers in any phase but absent
-	pending  pairs                   // incarnation -> dispatchers in Starting or Stopping
-	absent   pairs                   // changefeed -> absent dispatchers
-	bound    pairs                   // destination incarnation -> running operators
-	removals rangeIndex              // ranges that a removal holds
+	loads    lookup[Incarnation, Load]
+	placed   pairs      // incarnation -> dispatchers in any phase but absent
+	pending  pairs      // incarnation -> dispatchers in Starting or Stopping
+	absent   pairs      // changefeed -> absent dispatchers
+	bound    pairs      // destination incarnation -> running operators
+	removals rangeIndex // ranges that a removal holds
+	ended    pairs      // entry of the end -> finished operators
 	answers  lookup[uint64, RequestID]
-	eventsOf pairs // dispatcher -> events
+	records  lookup[uint64, recordKey] // order of ends -> history
+}
+
+// Load is what one incarnation carries.
+type Load struct {
+	// Placements counts its placements in any phase but absent.
+	Placements uint32
+	// Set counts those that have been running, SetHash is the sum of their PairHash: what its heartbeats must name.
+	Set     uint32
+	SetHash uint64
+}
+
+type recordKey struct {
+	dispatcher DispatcherID
+	epoch      Epoch
+}
+
+func lessRecord(a, b PlacementRecord) bool {
+	return cmp.Or(cmp.Compare(a.Dispatcher, b.Dispatcher), cmp.Compare(a.Epoch, b.Epoch)) < 0
 }
 
 // New is the state before the first entry.
@@ -63,39 +85,42 @@ func newData() data {
 		tables:      newRowset(SectionTables, func(a, b Table) bool { return a.ID < b.ID }, (*Table).code),
 		dispatchers: dispatcherSet{scratch: new(Dispatcher)},
 		operators:   newRowset(SectionOperators, func(a, b Operator) bool { return a.ID < b.ID }, (*Operator).code),
-		finished:    newRowset(SectionFinished, func(a, b Operator) bool { return finishedOrder(a, b) < 0 }, (*Operator).code),
+		finished:    newRowset(SectionFinished, func(a, b Operator) bool { return a.ID < b.ID }, (*Operator).code),
 		requests:    newRowset(SectionRequests, func(a, b Request) bool { return a.ID < b.ID }, (*Request).code),
-		events:      newRowset(SectionEvents, func(a, b PlacementEvent) bool { return a.Seq < b.Seq }, (*PlacementEvent).code),
+		history:     newRowset(SectionHistory, lessRecord, (*PlacementRecord).code),
 		derived:     newDerived(),
 	}
 }
 
 func newDerived() derived {
 	return derived{
-		nodeOf: newLookup[Incarnation, NodeName](), feeds: newLookup[string, ChangefeedID](),
-		targets: newLookup[string, TableID](), tablesOf: newPairs(), spans: newSpanIndex(), placed: newPairs(),
-		pending: newPairs(), absent: newPairs(), bound: newPairs(), removals: newRangeIndex(),
-		answers: newLookup[uint64, RequestID](), eventsOf: newPairs(),
+		nodeOf: newLookup[Incarnation, NodeName](), gone: newLookup[Incarnation, NodeName](),
+		feeds: newLookup[string, ChangefeedID](), targets: newLookup[string, TableID](), tablesOf: newPairs(),
+		spans: newSpanIndex(), loads: newLookup[Incarnation, Load](), placed: newPairs(), pending: newPairs(),
+		absent: newPairs(), bound: newPairs(), removals: newRangeIndex(), ended: newPairs(),
+		answers: newLookup[uint64, RequestID](), records: newLookup[uint64, recordKey](),
 	}
 }
 
-// finishedOrder sorts finished operators by id; ids grow, so the first is the one admitted longest ago.
-func finishedOrder(a, b Operator) int { return cmp.Compare(a.ID, b.ID) }
-
 // View returns a snapshot in O(1). The state goes on; the view stays.
-func (s *State) View() *View { return &View{data: s.clone()} }
+func (s *State) View() *View { return &View{data: s.cloneData()} }
 
-func (d *data) clone() data {
+func (d *data) cloneData() data {
 	return data{
 		meta: d.meta, hash: hasher{sum: d.hash.sum},
 		servers: d.servers.clone(), nodes: d.nodes.clone(), changefeeds: d.changefeeds.clone(), tables: d.tables.clone(),
 		dispatchers: d.dispatchers.clone(), operators: d.operators.clone(), finished: d.finished.clone(),
-		requests: d.requests.clone(), events: d.events.clone(),
-		derived: derived{
-			nodeOf: d.nodeOf.clone(), feeds: d.feeds.clone(), targets: d.targets.clone(), tablesOf: d.tablesOf.clone(),
-			spans: d.spans.clone(), placed: d.placed.clone(), pending: d.pending.clone(), absent: d.absent.clone(),
-			bound: d.bound.clone(), removals: d.removals.clone(), answers: d.answers.clone(), eventsOf: d.eventsOf.clone(),
-		},
+		requests: d.requests.clone(), history: d.history.clone(),
+		derived: d.derived.clone(),
+	}
+}
+
+func (d *derived) clone() derived {
+	return derived{
+		nodeOf: d.nodeOf.clone(), gone: d.gone.clone(), feeds: d.feeds.clone(), targets: d.targets.clone(),
+		tablesOf: d.tablesOf.clone(), spans: d.spans.clone(), loads: d.loads.clone(), placed: d.placed.clone(),
+		pending: d.pending.clone(), absent: d.absent.clone(), bound: d.bound.clone(), removals: d.removals.clone(),
+		ended: d.ended.clone(), answers: d.answers.clone(), records: d.records.clone(),
 	}
 }
 

@@ -24,7 +24,7 @@ const (
 	SectionOperators
 	SectionFinished
 	SectionRequests
-	SectionEvents
+	SectionHistory
 )
 
 // String is the section's word.
@@ -48,8 +48,8 @@ func (s Section) String() string {
 		return "finished"
 	case SectionRequests:
 		return "requests"
-	case SectionEvents:
-		return "events"
+	case SectionHistory:
+		return "history"
 	default:
 		return "unknown"
 	}
@@ -221,8 +221,14 @@ func lessRange(x, y heldRange) bool {
 func newRangeIndex() rangeIndex         { return rangeIndex{tree: btree.NewG(degree, lessRange)} }
 func (r *rangeIndex) clone() rangeIndex { return rangeIndex{tree: r.tree.Clone()} }
 func (r *rangeIndex) add(h heldRange)   { r.tree.ReplaceOrInsert(h) }
-func (r *rangeIndex) del(h heldRange)   { r.tree.Delete(h) }
 func (r *rangeIndex) len() int          { return r.tree.Len() }
+
+// del removes the range if it is h's.
+func (r *rangeIndex) del(h heldRange) {
+	if found, ok := r.tree.Get(h); ok && found.id == h.id {
+		r.tree.Delete(h)
+	}
+}
 
 // overlapping returns a range of target that shares a key with span.
 func (r *rangeIndex) overlapping(target string, span Span) (id DispatcherID, ok bool) {
