@@ -36,11 +36,15 @@ func (c LeaseConfig) validate() error {
 	case c.Incarnation == 0:
 		return &SettingError{CodeNoIncarnation, "Incarnation", "incarnation 0 is not issued; register the node first"}
 	case c.Lease <= 0:
-		return &SettingError{CodeLeaseTooShort, "Lease",
-			fmt.Sprintf("lease %v of the registration is not above zero; set a lease and register again", c.Lease)}
+		return &SettingError{
+			CodeLeaseTooShort, "Lease",
+			fmt.Sprintf("lease %v of the registration is not above zero; set a lease and register again", c.Lease),
+		}
 	case c.Lease > MaxLease:
-		return &SettingError{CodeLeaseTooLong, "Lease",
-			fmt.Sprintf("lease %v of the registration is longer than %v; set a shorter one and register again", c.Lease, MaxLease)}
+		return &SettingError{
+			CodeLeaseTooLong, "Lease",
+			fmt.Sprintf("lease %v of the registration is longer than %v; set a shorter one and register again", c.Lease, MaxLease),
+		}
 	case !c.Class.Valid():
 		return &SettingError{CodeUnknownClass, "Class", fmt.Sprintf("clock class %v is unknown; use boot+raw or monotonic", c.Class)}
 	case c.Jitter < 0:

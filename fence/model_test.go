@@ -334,16 +334,15 @@ func (s *server) store(entries []entry) {
 	s.appends.NoteAppends(first, last, s.now())
 }
 
-func (s *server) propose(e entry) int {
+func (s *server) propose(e entry) {
 	s.store([]entry{e})
 	s.match[s.id] = len(s.log)
 	s.replicate()
-	return len(s.log)
 }
 
 func (s *server) replicate() {
 	w, term, commit := s.w, s.term, s.commit
-	entries := s.log[:len(s.log):len(s.log)]
+	entries := slices.Clip(s.log)
 	for _, f := range w.servers {
 		if f == s || w.isolated == s.id || w.isolated == f.id {
 			continue

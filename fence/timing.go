@@ -135,20 +135,27 @@ func (t Timing) Validate() error {
 		d    time.Duration
 	}{{"Lease", t.Lease}, {"Heartbeat", t.Heartbeat}, {"Tick", t.Tick}} {
 		if p.d <= 0 {
-			errs = append(errs, &SettingError{CodePeriodNotPositive, p.name,
-				fmt.Sprintf("%s is %v; set it above zero", p.name, p.d)})
+			errs = append(errs, &SettingError{
+				CodePeriodNotPositive, p.name,
+				fmt.Sprintf("%s is %v; set it above zero", p.name, p.d),
+			})
 		}
 	}
 	for _, p := range []struct {
 		name string
 		d    time.Duration
 	}{
-		{"RoundTrip", t.RoundTrip}, {"Commit", t.Commit}, {"Pause", t.Pause},
-		{"Election", t.Election}, {"Reconnect", t.Reconnect},
+		{"RoundTrip", t.RoundTrip},
+		{"Commit", t.Commit},
+		{"Pause", t.Pause},
+		{"Election", t.Election},
+		{"Reconnect", t.Reconnect},
 	} {
 		if p.d < 0 {
-			errs = append(errs, &SettingError{CodeNegativeAllowance, p.name,
-				fmt.Sprintf("%s is %v; set it to zero or more", p.name, p.d)})
+			errs = append(errs, &SettingError{
+				CodeNegativeAllowance, p.name,
+				fmt.Sprintf("%s is %v; set it to zero or more", p.name, p.d),
+			})
 		}
 	}
 	if len(errs) == 0 {
@@ -160,15 +167,19 @@ func (t Timing) Validate() error {
 func (t Timing) leaseErrors() []error {
 	var errs []error
 	if t.Lease > MaxLease {
-		errs = append(errs, &SettingError{CodeLeaseTooLong, "Lease",
+		errs = append(errs, &SettingError{
+			CodeLeaseTooLong, "Lease",
 			fmt.Sprintf("lease %v is longer than %v, the longest that any cluster waits for; set it to %v or less",
-				t.Lease, MaxLease, MaxLease)})
+				t.Lease, MaxLease, MaxLease),
+		})
 	}
 	if need := t.Needed(); t.Lease < need {
-		errs = append(errs, &SettingError{CodeLeaseTooShort, "Lease",
+		errs = append(errs, &SettingError{
+			CodeLeaseTooShort, "Lease",
 			fmt.Sprintf("lease %v is shorter than heartbeat %v + round trip %v + tick %v + commit %v + pause %v, so a "+
 				"healthy node would pause; set the lease to %v or more, or shorten the others",
-				t.Lease, t.Heartbeat, t.RoundTrip, t.Tick, t.Commit, t.Pause, need)})
+				t.Lease, t.Heartbeat, t.RoundTrip, t.Tick, t.Commit, t.Pause, need),
+		})
 	}
 	return errs
 }
@@ -180,8 +191,10 @@ func (t Timing) CheckWriteTime(w time.Duration) error {
 	if w >= 0 && w <= room {
 		return nil
 	}
-	return &SettingError{CodeWriteTimeTooLong, "Lease",
+	return &SettingError{
+		CodeWriteTimeTooLong, "Lease",
 		fmt.Sprintf("a sink that cannot check tokens and writes for up to %v does not fit into lease %v, which leaves %v; "+
 			"lower the sink's longest write time, or set the lease to %v or more (at most %v)",
-			w, t.Lease, room, t.Needed()+w, MaxLease)}
+			w, t.Lease, room, t.Needed()+w, MaxLease),
+	}
 }
