@@ -1,0 +1,189 @@
+package scenario
+
+import (
+	"iter"
+
+	"github.com/weir-project/weir/fsm"
+)
+
+// bornBetween lists the dispatchers that are in after and not in before.
+func bornBetween(before, after *fsm.View) []fsm.DispatcherID {
+	var born []fsm.DispatcherID
+	for row := range after.Dispatchers() {
+		if row.ID > before.Meta().LastDispatcher {
+			born = append(born, row.ID)
+		}
+	}
+	return born
+}
+
+// printChanges prints what is different after an entry, in one order for all entries. What changes with every tick (the
+// time, who was heard) is left out.
+func printChanges(p *printer, before, after *fsm.View) {
+	printMetaChanges(p, before.Meta(), after.Meta())
+	printServerChanges(p, before, after)
+	printNodeChanges(p, before, after)
+	printChangefeedChanges(p, before, after)
+	printTableChanges(p, before, after)
+	printOperatorChanges(p, before, after)
+	printDispatcherChanges(p, before, after)
+}
+
+func printMetaChanges(p *printer, was, is fsm.Meta) {
+	if is.Term != was.Term || is.Leader != was.Leader {
+		p.line("  term %d led by %s", is.Term, quote(string(is.Leader)))
+	}
+	if is.Generation != was.Generation {
+		p.line("  generation %d of cluster %s", is.Generation, quote(is.Cluster))
+	}
+	if is.Level != was.Level {
+		p.line("  feature level %d", is.Level)
+	}
+	if is.Policy != was.Policy {
+		p.line("  policy: %s", policyLine(is.Policy))
+	}
+	if is.RequestFloorMS != was.RequestFloorMS {
+		p.line("  requests from before %d are too old", is.RequestFloorMS)
+	}
+}
+
+func policyLine(o fsm.Policy) string {
+	var line facts
+	line.add("max-dispatchers=%d", o.MaxDispatchers)
+	line.add("max-placements-per-node=%d", o.MaxPlacementsPerNode)
+	line.add("max-operators=%d", o.MaxOperators)
+	line.add("max-nodes=%d", o.MaxNodes)
+	line.add("keep-requests=%d", o.KeepRequests)
+	line.add("keep-requests-ms=%d", o.KeepRequestsMS)
+	line.add("keep-operators=%d", o.KeepOperators)
+	line.add("keep-history=%d", o.KeepHistory)
+	line.add("keep-history-each=%d", o.KeepHistoryEach)
+	line.add("healthy-ms=%d", o.HealthyMS)
+	return line.String()
+}
+
+func printServerChanges(p *printer, before, after *fsm.View) {
+	for is := range after.Servers() {
+		was, _ := before.Server(is.ID)
+		if was.Address != is.Address || was.HighestLevel != is.HighestLevel {
+			p.line("  server %s at %s understands level %d", quote(string(is.ID)), quote(is.Address), is.HighestLevel)
+		}
+	}
+}
+
+func printNodeChanges(p *printer, before, after *fsm.View) {
+	word := wordsOf(after)
+	for is := range after.Nodes() {
+		was, known := before.Node(is.Name)
+		switch {
+		case !known || was.Incarnation != is.Incarnation:
+			p.line("  %s: %s lease=%d", word.life(is.Name, is.Incarnation), is.Status, is.LeaseMS)
+		case was.Status != is.Status && is.Status == fsm.NodeStatusFenced && is.FenceWhy != "":
+			p.line("  %s: %s -> fenced, %s", word.life(is.Name, is.Incarnation), was.Status, is.FenceWhy)
+		case was.Status != is.Status:
+			p.line("  %s: %s -> %s", word.life(is.Name, is.Incarnation), was.Status, is.Status)
+		}
+	}
+	for was := range before.Nodes() {
+		if _, known := after.Node(was.Name); !known {
+			p.line("  %s: forgotten", word.life(was.Name, was.Incarnation))
+		}
+	}
+}
+
+func printChangefeedChanges(p *printer, before, after *fsm.View) {
+	for is := range after.Changefeeds() {
+		was, known := before.ChangefeedByID(is.ID)
+		switch {
+		case !known:
+			p.line("  changefeed %s: %s", quote(is.Name), is.Status)
+		case was.Status != is.Status:
+			p.line("  changefeed %s: %s -> %s", quote(is.Name), was.Status, is.Status)
+		}
+	}
+	for was := range before.Changefeeds() {
+		if _, known := after.ChangefeedByID(was.ID); !known {
+			p.line("  changefeed %s: gone", quote(was.Name))
+		}
+	}
+}
+
+func printTableChanges(p *printer, before, after *fsm.View) {
+	for is := range tablesOf(after) {
+		was, known := before.Table(is.ID)
+		switch {
+		case !known:
+			p.line("  table %d: %s", is.ID, tableLine(after, is))
+		case was.Dropping != is.Dropping:
+			p.line("  table %d: dropping", is.ID)
+		}
+	}
+	for was := range tablesOf(before) {
+		if _, known := after.Table(was.ID); !known {
+			p.line("  table %d: gone", was.ID)
+		}
+	}
+}
+
+// tablesOf yields the tables of every changefeed.
+func tablesOf(v *fsm.View) iter.Seq[fsm.Table] {
+	return func(yield func(fsm.Table) bool) {
+		for feed := range v.Changefeeds() {
+			for t := range v.Tables(feed.ID) {
+				if !yield(t) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// printOperatorChanges tells of operators that began, that abort, and that ended since before.
+func printOperatorChanges(p *printer, before, after *fsm.View) {
+	word := wordsOf(after)
+	for op := range before.Operators() {
+		is, known := after.Operator(op.ID)
+		switch {
+		case !known:
+			p.line("  op %s: forgotten", word.operator(op.ID))
+		case is.Result != 0:
+			p.line("  op %s: %s", word.operator(op.ID), endLine(word, is))
+		case is.Aborting != op.Aborting:
+			p.line("  op %s: aborting, will be %s", word.operator(op.ID), abortLine(is))
+		case is.Drop != op.Drop:
+			p.line("  op %s: now by a drop", word.operator(op.ID))
+		}
+	}
+	for _, is := range newOperators(before, after) {
+		p.line("  op %s: %s", word.operator(is.ID), operatorLine(word, is))
+	}
+}
+
+// newOperators lists the operators that were admitted since before, those that have already ended included.
+func newOperators(before, after *fsm.View) []fsm.Operator {
+	var begun []fsm.Operator
+	for id := fsm.OpID(before.Meta().LastEpoch) + 1; id <= fsm.OpID(after.Meta().LastEpoch); id++ {
+		if op, ok := after.Operator(id); ok {
+			begun = append(begun, op)
+		}
+	}
+	return begun
+}
+
+func printDispatcherChanges(p *printer, before, after *fsm.View) {
+	for was := range before.Dispatchers() {
+		old := placementLine(before, was)
+		is, there := after.Dispatcher(was.ID)
+		if !there {
+			p.line("  %s: %s -> gone", dispatcherWord(was.ID), old)
+			continue
+		}
+		if now := placementLine(after, is); now != old {
+			p.line("  %s: %s -> %s", dispatcherWord(was.ID), old, now)
+		}
+	}
+	for _, id := range bornBetween(before, after) {
+		row, _ := after.Dispatcher(id)
+		p.line("  %s: new %s, %s", dispatcherWord(id), spanLine(after, row), placementLine(after, row))
+	}
+}

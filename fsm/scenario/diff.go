@@ -1,0 +1,46 @@
+package scenario
+
+import "fmt"
+
+// String shows where the output is another one: - lines were expected, + lines came.
+func (m Mismatch) String() string {
+	var p printer
+	p.line("%s:%d: the output is not the expected one (- expected, + came)", m.Name, m.Line)
+	for _, d := range diff(m.Want, m.Got) {
+		p.line("%s", d)
+	}
+	return p.Builder.String()
+}
+
+// diff compares lines by their longest common subsequence.
+func diff(want, got []string) []string {
+	common := make([][]int, len(want)+1)
+	for i := range common {
+		common[i] = make([]int, len(got)+1)
+	}
+	for i := len(want) - 1; i >= 0; i-- {
+		for j := len(got) - 1; j >= 0; j-- {
+			if want[i] == got[j] {
+				common[i][j] = common[i+1][j+1] + 1
+			} else {
+				common[i][j] = max(common[i+1][j], common[i][j+1])
+			}
+		}
+	}
+	var lines []string
+	i, j := 0, 0
+	for i < len(want) || j < len(got) {
+		switch {
+		case i < len(want) && j < len(got) && want[i] == got[j]:
+			lines = append(lines, fmt.Sprintf("  %s", want[i]))
+			i, j = i+1, j+1
+		case j >= len(got) || (i < len(want) && common[i+1][j] >= common[i][j+1]):
+			lines = append(lines, "- "+want[i])
+			i++
+		default:
+			lines = append(lines, "+ "+got[j])
+			j++
+		}
+	}
+	return lines
+}

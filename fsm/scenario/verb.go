@@ -1,0 +1,77 @@
+package scenario
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/weir-project/weir/fsm"
+)
+
+// verb is one word that a script can say. Exactly one of build and act is set.
+type verb struct {
+	name string
+	// usage shows the parameters.
+	usage string
+	// build makes a command of the log.
+	build func(a *args) fsm.Command
+	// act looks at the state, or exchanges it for an equal one, and prints.
+	act func(w *world, a *args, p *printer) error
+}
+
+// verbs lists everything that a script can say.
+func verbs() []verb {
+	return []verb{
+		// The cluster.
+		{name: "begin-term", usage: "[SERVER] [term=TERM]", build: buildBeginTerm},
+		{name: "begin-generation", usage: "GENERATION [cluster=NAME] [why=NUMBER]", build: buildBeginGeneration},
+		{name: "announce", usage: "SERVER ADDRESS [level=LEVEL]", build: buildAnnounce},
+		{name: "level", usage: "LEVEL", build: buildLevel},
+		{name: "policy", usage: "LIMIT=NUMBER...", build: buildPolicy},
+		{name: "tick", usage: "[MILLISECONDS] [NODE,...|*] [base=INCARNATION bits=01...]", build: buildTick},
+		// Nodes.
+		{name: "register", usage: "NODE [address=] [lease=] [class=] [protocol=] [boot=] [device=] [inode=]", build: buildRegister},
+		{name: "goodbye", usage: "NODE [PLACEMENT...]", build: buildGoodbye},
+		{name: "fence", usage: "NODE [why=TEXT]", build: buildFence},
+		{name: "expire", usage: "NODE [expect=INDEX]", build: buildExpire},
+		{name: "report", usage: "NODE (running|stopped|start-failed PLACEMENT...)... [reason=CODE] [detail=TEXT]", build: buildReport},
+		// Changefeeds and tables.
+		{name: "create-changefeed", usage: "NAME [source=] [sink=] [fenced=] [max-write=] [start=] (table=SCHEMA.NAME [split=KEY,...])...", build: buildCreateChangefeed},
+		{name: "pause", usage: "CHANGEFEED", build: buildPause},
+		{name: "resume", usage: "CHANGEFEED", build: buildResume},
+		{name: "remove-changefeed", usage: "CHANGEFEED", build: buildRemoveChangefeed},
+		{name: "add-tables", usage: "CHANGEFEED [start=POSITION] (table=SCHEMA.NAME [split=KEY,...])...", build: buildAddTables},
+		{name: "drop-tables", usage: "CHANGEFEED table=SCHEMA.NAME...", build: buildDropTables},
+		// Operators.
+		{name: "add", usage: "DISPATCHER NODE [epoch=EPOCH]", build: buildAdd},
+		{name: "move", usage: "DISPATCHER [from=NODE|*] to=NODE [epoch=EPOCH]", build: buildMove},
+		{name: "remove", usage: "DISPATCHER [epoch=EPOCH]", build: buildRemove},
+		{name: "admit", usage: "add|move|remove|stop|NUMBER DISPATCHER [from=NODE|*] [to=NODE] [epoch=EPOCH]", build: buildAdmit},
+		{name: "cancel", usage: "OPERATOR", build: buildCancel},
+		// Looking.
+		{name: "state", usage: "[DISPATCHER|CHANGEFEED|NODE]", act: showState},
+		{name: "orders", usage: "NODE", act: showOrders},
+		{name: "operators", usage: "", act: showOperators},
+		{name: "history", usage: "DISPATCHER", act: showHistory},
+		{name: "explain", usage: "[$NAME]", act: explain},
+		{name: "hash", usage: "", act: showHash},
+		{name: "check", usage: "", act: check},
+		{name: "snapshot", usage: "", act: snapshot},
+	}
+}
+
+// batchVerb stands above the indented commands of one entry, bareVerb at the top of a script that opens its own cluster.
+const (
+	batchVerb = "batch"
+	bareVerb  = "bare"
+)
+
+func verbNamed(name string) (verb, error) {
+	var known []string
+	for _, v := range verbs() {
+		if v.name == name {
+			return v, nil
+		}
+		known = append(known, v.name)
+	}
+	return verb{}, fmt.Errorf("%s is not a verb: want one of %s, %s or %s", name, strings.Join(known, ", "), batchVerb, bareVerb)
+}
