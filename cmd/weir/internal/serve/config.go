@@ -1,0 +1,51 @@
+// Package serve wires the parts of Weir into processes: a server, an agent, or both in one.
+//
+// It holds no rules: it opens files and sockets, hands each part what it declared that it needs, and stops them in
+// order.
+package serve
+
+import (
+	"io"
+	"time"
+)
+
+// ServerConfig is what `weir server` needs.
+type ServerConfig struct {
+	// ID is the server's lasting identity; DataDir keeps its log, snapshots and identity.
+	ID      string
+	DataDir string
+	// Cluster is the cluster's id; empty: the first leader of a new cluster makes one up.
+	Cluster string
+	// RaftAddress and GRPCAddress are bound on loopback.
+	RaftAddress string
+	GRPCAddress string
+	// Peers are all voters of the cluster, this one included, as ID=RAFT_ADDRESS=GRPC_ADDRESS.
+	Peers []Peer
+	// Profile is "normal" or "fast"; see fence.Timing.
+	Profile string
+	// Agent, if set, also hosts dispatchers in this process.
+	Agent *AgentConfig
+	// LogOutput and LogLevel (hclog's words) are where and how much is logged.
+	LogOutput io.Writer
+	LogLevel  string
+}
+
+// Peer is a voter.
+type Peer struct{ ID, RaftAddress, GRPCAddress string }
+
+// AgentConfig is what `weir agent` needs.
+type AgentConfig struct {
+	// Node is the node's lasting name; DataDir keeps its lock file.
+	Node    string
+	DataDir string
+	// Servers are gRPC addresses of control-plane servers.
+	Servers []string
+	// Cluster refuses servers of another cluster; empty: whatever they say.
+	Cluster string
+	// Profile is "normal" or "fast".
+	Profile string
+	// StopTimeout bounds a planned stop.
+	StopTimeout time.Duration
+	LogOutput   io.Writer
+	LogLevel    string
+}
