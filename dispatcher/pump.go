@@ -1,0 +1,223 @@
+package dispatcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/weir-project/weir/fence/clock"
+	"github.com/weir-project/weir/fsm"
+)
+
+// work builds and then moves batches from the source to the sink until something ends it. When it returns, no call to
+// the sink is being made and none will be.
+func (w *worker) work(hard, soft context.Context) *ending {
+	if end := w.build(hard, soft); end != nil {
+		return end
+	}
+	w.ran = true
+	w.phase(PhaseRunning)
+	w.life.began(w)
+	for {
+		from := w.feed
+		last, end := w.gather(soft)
+		if end != nil {
+			return end
+		}
+		if len(w.pending) > 0 {
+			if end := w.write(hard, soft); end != nil {
+				return end
+			}
+		}
+		if last != nil && w.feed == from { // else the source is being read again
+			if end := w.sourceEnded(soft, last); end != nil {
+				return end
+			}
+		}
+	}
+}
+
+// gather reads until a batch is complete: enough rows, the delay over since its first transaction, or the source at its
+// end or in error, which it returns. What was pending before counts as complete.
+func (w *worker) gather(soft context.Context) (last error, end *ending) {
+	limits := &w.life.node.cfg.Limits
+	if len(w.pending) > 0 {
+		return nil, nil
+	}
+	var (
+		timer clock.Timer
+		full  <-chan time.Time
+	)
+	for w.rows < limits.BatchRows {
+		select {
+		case <-soft.Done():
+			return nil, stopped()
+		case d := <-w.feed.out:
+			if d.err != nil {
+				return d.err, nil
+			}
+			hadRows := w.rows > 0
+			w.take(d.tx)
+			switch {
+			case timer == nil:
+				timer = w.life.node.cfg.Timers.NewTimer(w.delay())
+				defer timer.Stop()
+				full = timer.C()
+			case !hadRows && w.rows > 0:
+				timer.Reset(w.delay())
+			}
+		case <-full:
+			return nil, nil
+		}
+	}
+	return nil, nil
+}
+
+// delay is how long what is pending may wait for more.
+func (w *worker) delay() time.Duration {
+	if w.rows > 0 {
+		return w.life.node.cfg.Limits.BatchDelay
+	}
+	return w.life.node.cfg.Limits.ProgressDelay
+}
+
+// take adds a transaction, unless it is downstream already.
+func (w *worker) take(tx Transaction) {
+	if !w.status().Position.Less(tx.Position) {
+		return
+	}
+	w.pending = append(w.pending, tx)
+	w.rows += len(tx.Changes)
+}
+
+// write puts what is pending downstream, however often the gate closes meanwhile. The claim is repeated whenever the gate
+// was closed or the sink failed.
+func (w *worker) write(hard, soft context.Context) *ending {
+	for len(w.pending) > 0 {
+		if soft.Err() != nil {
+			return stopped()
+		}
+		if w.opening == 0 || w.opening != w.life.gate.State().Opening {
+			if end := w.claim(hard, soft); end != nil {
+				return end
+			}
+			continue
+		}
+		if err := w.awaitEffect(soft); err != nil {
+			return stopped()
+		}
+		batch := w.batch()
+		res, err := w.call(hard, SinkCall{Kind: CallWrite, Resume: batch.Resume, Rows: len(batch.Changes)},
+			func(ctx context.Context, a *attempt) error { return w.writer.Write(ctx, batch, a.allow) })
+		switch res {
+		case resultDone:
+			w.written(batch)
+		case resultPaused:
+			w.opening = 0
+			if _, err := w.life.gate.WaitOpen(soft); err != nil {
+				return stopped()
+			}
+		case resultMargin:
+			if end := w.rest(soft); end != nil {
+				return end
+			}
+		case resultRetry:
+			w.opening = 0
+			if end := w.failedOnce(soft, "write", err); end != nil {
+				return end
+			}
+		case resultEnd:
+			return endingOf(err, ReasonSink)
+		case resultHalted:
+			return stopped()
+		}
+	}
+	return nil
+}
+
+func (w *worker) batch() Batch {
+	b := Batch{Changes: make([]Change, 0, w.rows)}
+	for i := range w.pending {
+		b.Changes = append(b.Changes, w.pending[i].Changes...)
+		b.Resume = w.pending[i].Position
+	}
+	return b
+}
+
+func (w *worker) written(b Batch) {
+	committed := w.pending[len(w.pending)-1].CommitTimeMS
+	w.pending, w.rows, w.failures = nil, 0, 0
+	lag := int64(-1)
+	if committed > 0 {
+		lag = max(0, w.life.node.cfg.Wall()-committed)
+	}
+	w.note(func(s *WorkerStatus) {
+		s.Position, s.Positioned, s.LagMS, s.LastError, s.Idle = b.Resume, true, lag, "", false
+		s.Rows += uint64(len(b.Changes))
+	})
+}
+
+// resumeAt takes over from where the sink says it stands: what is pending and downstream already is dropped; if the sink
+// has less than was written, as after its restore from a backup, the source is read again from there.
+func (w *worker) resumeAt(soft context.Context, resume fsm.Position) *ending {
+	s := w.status()
+	lost := s.Positioned && resume.Less(s.Position)
+	w.note(func(s *WorkerStatus) { s.Position, s.Positioned = resume, true })
+	if lost && w.feed != nil {
+		w.log.Warn("the sink has less than was written; reading again", "sink has", resume.String(), "written", s.Position.String())
+		w.feed.close()
+		w.feed, w.pending, w.rows = nil, nil, 0
+		return w.openSource(soft, soft)
+	}
+	kept := w.pending[:0]
+	w.rows = 0
+	for _, tx := range w.pending {
+		if resume.Less(tx.Position) {
+			kept = append(kept, tx)
+			w.rows += len(tx.Changes)
+		}
+	}
+	w.pending = kept
+	return nil
+}
+
+// sourceEnded: at the end of a source the dispatcher stays, with nothing to do; an error ends it, after what came before
+// the error has been written.
+func (w *worker) sourceEnded(soft context.Context, err error) *ending {
+	switch {
+	case soft.Err() != nil:
+		return stopped()
+	case errors.Is(err, io.EOF):
+		w.note(func(s *WorkerStatus) { s.Idle = true })
+		<-soft.Done()
+		return stopped()
+	default:
+		return endingOf(fmt.Errorf("read source %s after %v: %w", w.order.Work.Source, w.status().Position, err), ReasonSource)
+	}
+}
+
+// failedOnce waits before what failed is repeated, or ends the placement when it failed too often.
+func (w *worker) failedOnce(soft context.Context, what string, err error) *ending {
+	limits := &w.life.node.cfg.Limits
+	w.failures++
+	w.note(func(s *WorkerStatus) { s.LastError = shorten(err.Error()) })
+	if w.failures > limits.Retries {
+		return failed(ReasonSink, fmt.Sprintf("%s at sink %s failed %d times in a row: %v", what, w.order.Work.Sink, w.failures, err))
+	}
+	w.log.Warn("sink call failed; repeating", "call", what, "failures", w.failures, "error", err)
+	who := w.pair.Epoch.String()
+	if clock.Sleep(soft, w.life.node.cfg.Timers, backoff(who, w.failures, limits.BackoffMin, limits.BackoffMax)) != nil {
+		return stopped()
+	}
+	return nil
+}
+
+// rest waits for the lease to be renewed when too little of it is left for a sink that cannot check tokens.
+func (w *worker) rest(soft context.Context) *ending {
+	if clock.Sleep(soft, w.life.node.cfg.Timers, max(w.life.beat/4, time.Millisecond)) != nil {
+		return stopped()
+	}
+	return nil
+}
