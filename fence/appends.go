@@ -16,12 +16,13 @@ const RetainedAppends = 1 << 16
 // concurrent use.
 type Appends struct {
 	mu sync.Mutex
-	// The times of first..last, at slot index mod len; empty while first is zero. Times do not decrease with the index.
+	// The times of first..last, at slot index mod len; empty while first is zero. Above the floor, times do not decrease
+	// with the index.
 	ring        []clock.Reading
 	first, last uint64
 	// known remembers the time once it was asked for, so that it stays although the ring moves on. Per incarnation.
 	known map[uint64]knownAppend
-	// floor covers the entries up to its index, which were not received one by one; all noted ones are above it.
+	// floor covers the entries up to its index, whatever is noted for them: they were not received one by one.
 	floor learnt
 }
 
@@ -58,9 +59,6 @@ func (a *Appends) NoteAppends(first, last uint64, at clock.Reading) {
 	defer a.mu.Unlock()
 	a.floor.index = min(a.floor.index, first-1)
 	size := uint64(len(a.ring))
-	if last-first >= size {
-		first = last - size + 1
-	}
 	if a.first == 0 || first < a.first || first > a.last+1 {
 		a.first = first
 	}
@@ -80,11 +78,6 @@ func (a *Appends) Learn(index uint64, at clock.Reading) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.floor = learnt{index: max(index, a.floor.index), at: at}
-	if a.last <= a.floor.index {
-		a.first, a.last = 0, 0
-	} else if a.first != 0 {
-		a.first = max(a.first, a.floor.index+1)
-	}
 	for inc, k := range a.known {
 		if k.index <= index {
 			delete(a.known, inc)

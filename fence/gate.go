@@ -3,6 +3,7 @@ package fence
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -41,7 +42,7 @@ func (k EdgeKind) String() string {
 	case EdgeFenced:
 		return "fenced"
 	default:
-		return "edge(?)"
+		return fmt.Sprintf("edge(%d)", uint8(k))
 	}
 }
 
@@ -178,6 +179,13 @@ func (g *Gate) release(id uint64) {
 	if cancel != nil {
 		cancel(context.Canceled)
 	}
+}
+
+// InFlight is how many bound contexts have neither been released nor cancelled.
+func (g *Gate) InFlight() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.bound)
 }
 
 // WaitOpen returns the number of the opening as soon as writes may start. Its error is ErrFenced, after which the gate

@@ -176,6 +176,24 @@ func TestN3_AStalledClockFencesAtTheFirstAckAfterIt(t *testing.T) {
 	})
 }
 
+func TestGateClosesInTimeWhenTheAckCameLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newGateWorld(t, clock.SystemTimers{})
+		defer w.stop()
+		time.Sleep(testLease / 7) // out of step with the idle timer
+		seq, err := w.Send()
+		require.NoError(t, err)
+		time.Sleep(testLease - testLease/20)
+		require.Equal(t, fence.AckOpened, w.Acked(ack(seq, 1)))
+		ctx, _, release, err := w.Bind(t.Context())
+		require.NoError(t, err)
+		defer release()
+		time.Sleep(testLease / 20)
+		synctest.Wait()
+		require.ErrorIs(t, context.Cause(ctx), fence.ErrLapsed)
+	})
+}
+
 func TestGateNoticesAClockThatRunsAheadOfItsTimers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newGateWorld(t, clock.SystemTimers{})
@@ -184,6 +202,7 @@ func TestGateNoticesAClockThatRunsAheadOfItsTimers(t *testing.T) {
 		ctx, _, release, err := w.Bind(t.Context())
 		require.NoError(t, err)
 		defer release()
+		synctest.Wait() // the timer is armed for the whole lease
 		w.clock.Shift(testLease)
 		time.Sleep(testLease / 4)
 		synctest.Wait()
@@ -238,7 +257,9 @@ func TestGateEndOfRunFences(t *testing.T) {
 		require.ErrorIs(t, context.Cause(ctx), fence.ErrFenced)
 		require.Equal(t, fence.ReasonShutdown, w.State().Reason)
 		release()
-		release()
+		w.Fence(fence.ReasonReplaced)
+		require.Equal(t, fence.ReasonShutdown, w.State().Reason, "the first reason stays")
+		require.Equal(t, []fence.EdgeKind{fence.EdgeOpened, fence.EdgeFenced}, w.kinds(), "it is announced once")
 	})
 }
 
@@ -252,9 +273,15 @@ func TestGateReleaseEndsOnlyItsOwnWork(t *testing.T) {
 		two, _, releaseTwo, err := w.Bind(t.Context())
 		require.NoError(t, err)
 		defer releaseTwo()
+		require.Equal(t, 2, w.InFlight())
+		releaseOne()
 		releaseOne()
 		require.ErrorIs(t, one.Err(), context.Canceled)
 		require.NoError(t, two.Err())
+		require.Equal(t, 1, w.InFlight())
+		w.SawTerm(7)
+		require.EqualValues(t, 7, w.State().Term)
+		require.Equal(t, testNode, w.Incarnation())
 	})
 }
 

@@ -2,6 +2,7 @@ package fence
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -84,7 +85,7 @@ func (h HeardResult) String() string {
 	case HeardRefused:
 		return "refused"
 	default:
-		return "heard(?)"
+		return fmt.Sprintf("heard(%d)", uint8(h))
 	}
 }
 
@@ -145,7 +146,6 @@ func (s *standing) silenced(now clock.Reading) bool {
 // Batch is what one tick names: exactly the heartbeats whose acks it may release.
 type Batch struct {
 	heartbeats []captured
-	released   bool
 }
 
 type captured struct{ incarnation, seq uint64 }
@@ -179,14 +179,13 @@ func (t *Tracker) Capture() *Batch {
 // Release returns the acks that may go out at now. Call it when the tick that was built from the batch has been applied
 // on this server, with the term of the applied entry and the incarnations that its verdict refused: a commit alone
 // releases nothing, and an entry of another term is not the one that was proposed, even if it has its index. Acks go out
-// in the order of the calls. A batch releases once; refused incarnations are refused from now on.
+// in the order of the calls, each heartbeat's once; refused incarnations are refused from now on.
 func (t *Tracker) Release(b *Batch, term uint64, refused []uint64, now clock.Reading) []Ack {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if b.released || term != t.cfg.Term {
+	if term != t.cfg.Term {
 		return nil
 	}
-	b.released = true
 	for _, inc := range refused {
 		if c := t.contacts[inc]; c != nil {
 			c.refused, c.pending = true, false

@@ -55,7 +55,7 @@ func TestC1_AcksAreOfExactlyTheHeartbeatsCaptured(t *testing.T) {
 
 	tr.Heard(beat(5, 3), at(10*time.Millisecond)) // before the tick is applied: waits for the next
 	require.Equal(t, map[uint64]uint64{5: 2, 9: 1}, seqs(tr.Release(first, testTerm, nil, at(20*time.Millisecond))))
-	require.Empty(t, tr.Release(first, testTerm, nil, at(21*time.Millisecond)), "a batch releases once")
+	require.Empty(t, tr.Release(first, testTerm, nil, at(21*time.Millisecond)), "each ack goes out once")
 
 	second := tr.Capture()
 	require.Equal(t, []uint64{5}, second.Incarnations(), "one not heard since is not named")
@@ -225,12 +225,34 @@ func TestAppendTimesOlderThanKeptGetALaterOneAndKeepIt(t *testing.T) {
 		a.NoteAppend(i, at(time.Duration(i)*time.Second))
 	}
 	require.Equal(t, at(7*time.Second), a.LearnTick(1, 7, at(time.Hour)), "the oldest kept")
-	require.Equal(t, at(7*time.Second), a.LearnTick(2, 3, at(time.Hour)), "stands for all before it")
+	require.Equal(t, at(7*time.Second), a.LearnTick(2, 2, at(time.Hour)), "stands for all before it")
 	a.NoteAppends(11, 1000, at(20*time.Second))
-	require.Equal(t, at(7*time.Second), a.LearnTick(2, 3, at(time.Hour)), "a wait that has begun is not begun again")
+	require.Equal(t, at(7*time.Second), a.LearnTick(2, 2, at(time.Hour)), "a wait that has begun is not begun again")
 	a.Forget(func(incarnation uint64) bool { return incarnation != 2 })
-	require.Equal(t, at(20*time.Second), a.LearnTick(2, 3, at(time.Hour)))
+	require.Equal(t, at(20*time.Second), a.LearnTick(2, 2, at(time.Hour)))
 	require.Equal(t, at(7*time.Second), a.LearnTick(1, 7, at(time.Hour)))
+}
+
+func TestAppendTimesAfterATruncationBelowAllThatIsKept(t *testing.T) {
+	a := fence.NewAppendsKeeping(4)
+	a.NoteAppends(1, 10, at(0))
+	a.NoteAppend(2, at(time.Second))
+	a.NoteAppends(3, 4, at(2*time.Second))
+	for index, want := range map[uint64]time.Duration{
+		1: time.Second, 2: time.Second, 3: 2 * time.Second, 4: 2 * time.Second,
+		5: time.Hour, 8: time.Hour, 10: time.Hour,
+	} {
+		require.Equal(t, at(want), a.LearnTick(index, index, at(time.Hour)), "entry %d", index)
+	}
+}
+
+func TestAppendTimesInAGapAreThoseOfWhatFollows(t *testing.T) {
+	a := fence.NewAppendsKeeping(64)
+	a.NoteAppends(1, 20, at(0))
+	a.NoteAppend(60, at(3*time.Second))
+	require.Equal(t, at(3*time.Second), a.LearnTick(1, 20, at(time.Hour)))
+	require.Equal(t, at(3*time.Second), a.LearnTick(2, 55, at(time.Hour)))
+	require.Equal(t, at(3*time.Second), a.LearnTick(3, 60, at(time.Hour)))
 }
 
 func TestNoteAppendsIgnoresNonsense(t *testing.T) {
@@ -251,6 +273,16 @@ func TestReview_R19_HeardButClosedIsNotNamedForEver(t *testing.T) {
 	require.Equal(t, []uint64{5}, tr.Silenced(at(2*testLease+1)))
 	require.Equal(t, fence.HeardCounted, tr.Heard(beat(5, 4), at(2*testLease+2)), "an ack on its way has opened it")
 	require.Empty(t, tr.Silenced(at(2*testLease+2)))
+}
+
+func TestReview_R19_SilencedWhileItWaitsForATick(t *testing.T) {
+	tr := newTracker(t, fence.NewAppends())
+	hb := beat(5, 1)
+	hb.Open = false
+	tr.Heard(hb, at(0))
+	hb.Seq = 2
+	require.Equal(t, fence.HeardSilenced, tr.Heard(hb, at(2*testLease+1)))
+	require.Empty(t, tr.Capture().Incarnations())
 }
 
 func TestReview_R19_StandingStillWithOrdersDueIsNotNamedForEver(t *testing.T) {
@@ -287,6 +319,15 @@ func TestDueForgetsIncarnationsThatAreGone(t *testing.T) {
 	tr.Due(at(0), nil)
 	require.Equal(t, fence.HeardCounted, tr.Heard(beat(5, 7), at(1)), "5 is unknown again")
 	require.Equal(t, fence.HeardOld, tr.Heard(beat(6, 8), at(1)), "6 has just been heard: the state read may be the older one")
+}
+
+func TestDueForgetsSinceWhenAGoneIncarnationWasWaitedFor(t *testing.T) {
+	tr := newTracker(t, fence.NewAppends())
+	nodes := []fence.Node{node(5, 10)}
+	require.Empty(t, tr.Due(at(0), nodes))
+	require.Empty(t, tr.Due(at(time.Second), nil))
+	require.Empty(t, tr.Due(at(testWait), nodes), "learnt anew")
+	require.Len(t, tr.Due(at(2*testWait), nodes), 1)
 }
 
 func TestTrackerRefusesABadConfig(t *testing.T) {
