@@ -1,0 +1,48 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/weir-project/weir/dispatcher/scheduler"
+	"github.com/weir-project/weir/fsm"
+)
+
+// A plan must cost the same whether there are few or many dispatchers.
+func BenchmarkPlace(b *testing.B) {
+	for _, spans := range []int{1_000, 100_000, 1_000_000} {
+		b.Run(fmt.Sprintf("absent=%d", spans), func(b *testing.B) {
+			w := newWorld(b)
+			for i := range 10 {
+				w.node(fmt.Sprintf("n%d", i))
+			}
+			const each = 1_000
+			for i := range spans / each {
+				w.feed(fmt.Sprintf("f%d", i), each)
+			}
+			in := scheduler.Input{View: w.s.View(), Limits: scheduler.DefaultLimits()}
+			b.ReportAllocs()
+			for b.Loop() {
+				if n := len(scheduler.Place(in).Proposals); n == 0 || n > in.Limits.Round {
+					b.Fatalf("planned %d", n)
+				}
+			}
+		})
+	}
+}
+
+// Nothing can be placed, and the cursor stands in the middle: what a plan costs at worst.
+func BenchmarkPlaceFromTheMiddle(b *testing.B) {
+	w := newWorld(b)
+	w.node("n1")
+	w.feed("f", 100_000)
+	in := scheduler.Input{
+		View: w.s.View(), Limits: scheduler.DefaultLimits(), From: scheduler.Cursor{Changefeed: 1, Dispatcher: 50_000},
+		Skip: func(fsm.Dispatcher) bool { return true },
+	}
+	for b.Loop() {
+		if n := len(scheduler.Place(in).Proposals); n != 0 {
+			b.Fatalf("planned %d", n)
+		}
+	}
+}

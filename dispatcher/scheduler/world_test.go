@@ -1,0 +1,129 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-project/weir/dispatcher/scheduler"
+	"github.com/weir-project/weir/fsm"
+)
+
+// fatal is what testing.T and rapid.T have in common.
+type fatal interface {
+	require.TestingT
+	Helper()
+}
+
+// world is a state machine with one command an entry.
+type world struct {
+	t     fatal
+	s     *fsm.State
+	index uint64
+}
+
+func newWorld(t fatal) *world {
+	w := &world{t: t, s: fsm.New()}
+	w.must(&fsm.BeginTerm{Server: "s1"})
+	w.must(&fsm.BeginGeneration{Generation: 7, Cluster: "test", Why: fsm.GenerationBootstrap})
+	w.must(&fsm.Tick{})
+	return w
+}
+
+func (w *world) apply(c fsm.Command) fsm.Verdict {
+	w.index++
+	return w.s.Apply(fsm.Entry{Index: w.index, Term: 1, Proposals: []fsm.Proposal{{Term: 1, Command: c}}})[0]
+}
+
+func (w *world) must(c fsm.Command) fsm.Verdict {
+	w.t.Helper()
+	v := w.apply(c)
+	require.Equal(w.t, fsm.Accepted, v.Reason, "%T: %+v", c, v.Facts)
+	return v
+}
+
+func (w *world) node(name string) fsm.Incarnation {
+	w.t.Helper()
+	return w.must(&fsm.RegisterNode{
+		Node: fsm.NodeName(name), LeaseMS: 2000, ClockClass: fsm.ClockBootRaw, Protocol: 1,
+	}).Facts.Incarnation
+}
+
+// feed makes a changefeed with one table of so many spans.
+func (w *world) feed(name string, spans int) {
+	w.t.Helper()
+	w.must(&fsm.CreateChangefeed{
+		Name: name, Source: "file:x", Sink: "sink:" + name, SinkFenced: true, Tables: []fsm.TableSpec{table("t", spans)},
+	})
+}
+
+func table(name string, spans int) fsm.TableSpec {
+	spec := fsm.TableSpec{Schema: "public", Name: name}
+	for i := 1; i < spans; i++ {
+		spec.SplitKeys = append(spec.SplitKeys, fmt.Sprintf("%08d", i))
+	}
+	return spec
+}
+
+func (w *world) wait(ms int) {
+	w.t.Helper()
+	for ; ms > 0; ms -= fsm.MaxTickMS {
+		w.must(&fsm.Tick{ElapsedMS: uint32(min(ms, fsm.MaxTickMS))})
+	}
+}
+
+// carryOut reports what a node was ordered: running or stopped.
+func (w *world) carryOut(inc fsm.Incarnation) {
+	w.t.Helper()
+	v := w.s.View()
+	for o := range v.Orders(inc) {
+		what := fsm.ReportRunning
+		if o.Kind == fsm.OrderStop {
+			what = fsm.ReportStopped
+		}
+		w.report(inc, o.Dispatcher, what)
+	}
+}
+
+func (w *world) report(inc fsm.Incarnation, id fsm.DispatcherID, what fsm.ReportKind) {
+	w.t.Helper()
+	row, _ := w.s.Dispatcher(id)
+	n, _ := w.s.NodeOf(inc)
+	w.must(&fsm.ReportPlacements{Node: n.Name, Incarnation: inc, Reports: []fsm.PlacementReport{{
+		PlacementPosition: fsm.PlacementPosition{Dispatcher: id, Epoch: row.Epoch}, What: what,
+	}}})
+}
+
+// fail places a dispatcher and lets its start fail.
+func (w *world) fail(id fsm.DispatcherID, node string) {
+	w.t.Helper()
+	inc := w.must(&fsm.AdmitOperator{Op: fsm.OpAdd, Dispatcher: id, To: fsm.NodeName(node)}).Facts.Incarnation
+	w.report(inc, id, fsm.ReportStartFailed)
+}
+
+func (w *world) place(in scheduler.Input) scheduler.Plan {
+	in.View = w.s.View()
+	if in.Limits == (scheduler.Limits{}) {
+		in.Limits = scheduler.DefaultLimits()
+	}
+	return scheduler.Place(in)
+}
+
+// shown is a plan as "dispatcher->node" words.
+func shown(p scheduler.Plan) []string {
+	out := make([]string, 0, len(p.Proposals))
+	for _, q := range p.Proposals {
+		a := q.Command.(*fsm.AdmitOperator)
+		out = append(out, fmt.Sprintf("%d->%s", a.Dispatcher, a.To))
+	}
+	return out
+}
+
+func limits(change func(*scheduler.Limits)) scheduler.Limits {
+	l := scheduler.DefaultLimits()
+	change(&l)
+	return l
+}
+
+var _ fatal = (*testing.T)(nil)
