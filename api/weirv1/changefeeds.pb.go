@@ -97,11 +97,11 @@ type Changefeed struct {
 	Run uint64 `protobuf:"varint,9,opt,name=run,proto3" json:"run,omitempty"`
 	// Log index.
 	CreatedAt uint64 `protobuf:"varint,10,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
-	// Its tables, those still being dropped included.
+	// Its tables, those still being dropped included; not set in lists.
 	Tables uint32 `protobuf:"varint,11,opt,name=tables,proto3" json:"tables,omitempty"`
-	// The dispatchers of its tables, those being removed included.
+	// The dispatchers of its tables, those being removed included; not set in lists.
 	Dispatchers uint64 `protobuf:"varint,12,opt,name=dispatchers,proto3" json:"dispatchers,omitempty"`
-	// Dispatchers that run nowhere right now.
+	// Dispatchers that run nowhere right now; not set in lists.
 	Absent        uint64 `protobuf:"varint,13,opt,name=absent,proto3" json:"absent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

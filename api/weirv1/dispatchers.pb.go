@@ -104,12 +104,15 @@ type Dispatcher struct {
 	HeldBy uint64 `protobuf:"varint,12,opt,name=held_by,json=heldBy,proto3" json:"held_by,omitempty"`
 	// Where the next placement starts.
 	Position *Position `protobuf:"bytes,13,opt,name=position,proto3" json:"position,omitempty"`
-	// Log index that caused the placement or its end.
+	// The log entry that ordered the placement's start; 0 when absent.
 	PlacedAt uint64 `protobuf:"varint,14,opt,name=placed_at,json=placedAt,proto3" json:"placed_at,omitempty"`
+	// The log entry that caused the phase, and its state-machine time.
+	PhaseAt uint64 `protobuf:"varint,15,opt,name=phase_at,json=phaseAt,proto3" json:"phase_at,omitempty"`
+	PhaseMs uint64 `protobuf:"varint,16,opt,name=phase_ms,json=phaseMs,proto3" json:"phase_ms,omitempty"`
 	// Placements that failed or stopped by themselves since it last ran well.
-	Failures uint32 `protobuf:"varint,15,opt,name=failures,proto3" json:"failures,omitempty"`
+	Failures uint32 `protobuf:"varint,17,opt,name=failures,proto3" json:"failures,omitempty"`
 	// What the leader last heard of it; not set when nothing was heard or the answering server does not lead.
-	Progress      *Progress `protobuf:"bytes,16,opt,name=progress,proto3" json:"progress,omitempty"`
+	Progress      *Progress `protobuf:"bytes,18,opt,name=progress,proto3" json:"progress,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -242,6 +245,20 @@ func (x *Dispatcher) GetPlacedAt() uint64 {
 	return 0
 }
 
+func (x *Dispatcher) GetPhaseAt() uint64 {
+	if x != nil {
+		return x.PhaseAt
+	}
+	return 0
+}
+
+func (x *Dispatcher) GetPhaseMs() uint64 {
+	if x != nil {
+		return x.PhaseMs
+	}
+	return 0
+}
+
 func (x *Dispatcher) GetFailures() uint32 {
 	if x != nil {
 		return x.Failures
@@ -344,44 +361,47 @@ func (x *Progress) GetIdle() bool {
 	return false
 }
 
-// PlacementEvent is one line of a dispatcher's ownership history.
-type PlacementEvent struct {
+// PlacementRecord is a placement that has ended: a line of its dispatcher's ownership history.
+type PlacementRecord struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Seq   uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
-	// What the placement became.
-	Phase    Phase  `protobuf:"varint,2,opt,name=phase,proto3,enum=weir.v1.Phase" json:"phase,omitempty"`
-	Node     string `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
-	Epoch    uint64 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Operator uint64 `protobuf:"varint,5,opt,name=operator,proto3" json:"operator,omitempty"`
-	// The log entry that caused it.
-	Index uint64 `protobuf:"varint,6,opt,name=index,proto3" json:"index,omitempty"`
-	// State-machine time.
-	TimeMs uint64 `protobuf:"varint,7,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`
-	// The proposer's wall clock in Unix milliseconds; for display only.
-	WallMs int64 `protobuf:"varint,8,opt,name=wall_ms,json=wallMs,proto3" json:"wall_ms,omitempty"`
-	// Stable reason code.
-	Reason string `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Orders records by their end.
+	Seq         uint64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	Epoch       uint64 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Node        string `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
+	Incarnation uint64 `protobuf:"varint,4,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// It was reported running.
+	HasRun bool `protobuf:"varint,5,opt,name=has_run,json=hasRun,proto3" json:"has_run,omitempty"`
+	// The log entry that ordered its start.
+	PlacedAt uint64 `protobuf:"varint,6,opt,name=placed_at,json=placedAt,proto3" json:"placed_at,omitempty"`
+	// The log entry that confirmed its end, and its state-machine time.
+	EndedAt uint64 `protobuf:"varint,7,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	EndedMs uint64 `protobuf:"varint,8,opt,name=ended_ms,json=endedMs,proto3" json:"ended_ms,omitempty"`
+	// The proposer's wall clock at the end in Unix milliseconds; for display only.
+	WallMs int64 `protobuf:"varint,9,opt,name=wall_ms,json=wallMs,proto3" json:"wall_ms,omitempty"`
+	// Stable code of why it ended.
+	Reason string `protobuf:"bytes,10,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Sentence for people.
-	Detail        string    `protobuf:"bytes,10,opt,name=detail,proto3" json:"detail,omitempty"`
-	Position      *Position `protobuf:"bytes,11,opt,name=position,proto3" json:"position,omitempty"`
+	Detail string `protobuf:"bytes,11,opt,name=detail,proto3" json:"detail,omitempty"`
+	// Where the next placement starts.
+	Position      *Position `protobuf:"bytes,12,opt,name=position,proto3" json:"position,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *PlacementEvent) Reset() {
-	*x = PlacementEvent{}
+func (x *PlacementRecord) Reset() {
+	*x = PlacementRecord{}
 	mi := &file_weir_v1_dispatchers_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *PlacementEvent) String() string {
+func (x *PlacementRecord) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*PlacementEvent) ProtoMessage() {}
+func (*PlacementRecord) ProtoMessage() {}
 
-func (x *PlacementEvent) ProtoReflect() protoreflect.Message {
+func (x *PlacementRecord) ProtoReflect() protoreflect.Message {
 	mi := &file_weir_v1_dispatchers_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -393,82 +413,89 @@ func (x *PlacementEvent) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use PlacementEvent.ProtoReflect.Descriptor instead.
-func (*PlacementEvent) Descriptor() ([]byte, []int) {
+// Deprecated: Use PlacementRecord.ProtoReflect.Descriptor instead.
+func (*PlacementRecord) Descriptor() ([]byte, []int) {
 	return file_weir_v1_dispatchers_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *PlacementEvent) GetSeq() uint64 {
+func (x *PlacementRecord) GetSeq() uint64 {
 	if x != nil {
 		return x.Seq
 	}
 	return 0
 }
 
-func (x *PlacementEvent) GetPhase() Phase {
-	if x != nil {
-		return x.Phase
-	}
-	return Phase_PHASE_UNSPECIFIED
-}
-
-func (x *PlacementEvent) GetNode() string {
-	if x != nil {
-		return x.Node
-	}
-	return ""
-}
-
-func (x *PlacementEvent) GetEpoch() uint64 {
+func (x *PlacementRecord) GetEpoch() uint64 {
 	if x != nil {
 		return x.Epoch
 	}
 	return 0
 }
 
-func (x *PlacementEvent) GetOperator() uint64 {
+func (x *PlacementRecord) GetNode() string {
 	if x != nil {
-		return x.Operator
+		return x.Node
+	}
+	return ""
+}
+
+func (x *PlacementRecord) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
 	}
 	return 0
 }
 
-func (x *PlacementEvent) GetIndex() uint64 {
+func (x *PlacementRecord) GetHasRun() bool {
 	if x != nil {
-		return x.Index
+		return x.HasRun
+	}
+	return false
+}
+
+func (x *PlacementRecord) GetPlacedAt() uint64 {
+	if x != nil {
+		return x.PlacedAt
 	}
 	return 0
 }
 
-func (x *PlacementEvent) GetTimeMs() uint64 {
+func (x *PlacementRecord) GetEndedAt() uint64 {
 	if x != nil {
-		return x.TimeMs
+		return x.EndedAt
 	}
 	return 0
 }
 
-func (x *PlacementEvent) GetWallMs() int64 {
+func (x *PlacementRecord) GetEndedMs() uint64 {
+	if x != nil {
+		return x.EndedMs
+	}
+	return 0
+}
+
+func (x *PlacementRecord) GetWallMs() int64 {
 	if x != nil {
 		return x.WallMs
 	}
 	return 0
 }
 
-func (x *PlacementEvent) GetReason() string {
+func (x *PlacementRecord) GetReason() string {
 	if x != nil {
 		return x.Reason
 	}
 	return ""
 }
 
-func (x *PlacementEvent) GetDetail() string {
+func (x *PlacementRecord) GetDetail() string {
 	if x != nil {
 		return x.Detail
 	}
 	return ""
 }
 
-func (x *PlacementEvent) GetPosition() *Position {
+func (x *PlacementRecord) GetPosition() *Position {
 	if x != nil {
 		return x.Position
 	}
@@ -806,9 +833,12 @@ func (x *GetHistoryRequest) GetDispatcher() uint64 {
 
 // GetHistoryResponse is what is remembered of the dispatcher's placements.
 type GetHistoryResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Header        *ResponseHeader        `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
-	Events        []*PlacementEvent      `protobuf:"bytes,2,rep,name=events,proto3" json:"events,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Header *ResponseHeader        `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	// Ended placements, oldest first.
+	Records []*PlacementRecord `protobuf:"bytes,2,rep,name=records,proto3" json:"records,omitempty"`
+	// The dispatcher with its present placement; not set when it is gone.
+	Dispatcher    *Dispatcher `protobuf:"bytes,3,opt,name=dispatcher,proto3" json:"dispatcher,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -850,9 +880,16 @@ func (x *GetHistoryResponse) GetHeader() *ResponseHeader {
 	return nil
 }
 
-func (x *GetHistoryResponse) GetEvents() []*PlacementEvent {
+func (x *GetHistoryResponse) GetRecords() []*PlacementRecord {
 	if x != nil {
-		return x.Events
+		return x.Records
+	}
+	return nil
+}
+
+func (x *GetHistoryResponse) GetDispatcher() *Dispatcher {
+	if x != nil {
+		return x.Dispatcher
 	}
 	return nil
 }
@@ -861,7 +898,7 @@ var File_weir_v1_dispatchers_proto protoreflect.FileDescriptor
 
 const file_weir_v1_dispatchers_proto_rawDesc = "" +
 	"\n" +
-	"\x19weir/v1/dispatchers.proto\x12\aweir.v1\x1a\x14weir/v1/common.proto\"\xe6\x03\n" +
+	"\x19weir/v1/dispatchers.proto\x12\aweir.v1\x1a\x14weir/v1/common.proto\"\x9c\x04\n" +
 	"\n" +
 	"Dispatcher\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1e\n" +
@@ -880,9 +917,11 @@ const file_weir_v1_dispatchers_proto_rawDesc = "" +
 	"\boperator\x18\v \x01(\x04R\boperator\x12\x17\n" +
 	"\aheld_by\x18\f \x01(\x04R\x06heldBy\x12-\n" +
 	"\bposition\x18\r \x01(\v2\x11.weir.v1.PositionR\bposition\x12\x1b\n" +
-	"\tplaced_at\x18\x0e \x01(\x04R\bplacedAt\x12\x1a\n" +
-	"\bfailures\x18\x0f \x01(\rR\bfailures\x12-\n" +
-	"\bprogress\x18\x10 \x01(\v2\x11.weir.v1.ProgressR\bprogress\"\xae\x01\n" +
+	"\tplaced_at\x18\x0e \x01(\x04R\bplacedAt\x12\x19\n" +
+	"\bphase_at\x18\x0f \x01(\x04R\aphaseAt\x12\x19\n" +
+	"\bphase_ms\x18\x10 \x01(\x04R\aphaseMs\x12\x1a\n" +
+	"\bfailures\x18\x11 \x01(\rR\bfailures\x12-\n" +
+	"\bprogress\x18\x12 \x01(\v2\x11.weir.v1.ProgressR\bprogress\"\xae\x01\n" +
 	"\bProgress\x12\x1e\n" +
 	"\n" +
 	"dispatcher\x18\x01 \x01(\x04R\n" +
@@ -891,20 +930,21 @@ const file_weir_v1_dispatchers_proto_rawDesc = "" +
 	"\bposition\x18\x03 \x01(\v2\x11.weir.v1.PositionR\bposition\x12\x15\n" +
 	"\x06lag_ms\x18\x04 \x01(\x03R\x05lagMs\x12\x12\n" +
 	"\x04rows\x18\x05 \x01(\x04R\x04rows\x12\x12\n" +
-	"\x04idle\x18\x06 \x01(\bR\x04idle\"\xb5\x02\n" +
-	"\x0ePlacementEvent\x12\x10\n" +
-	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12$\n" +
-	"\x05phase\x18\x02 \x01(\x0e2\x0e.weir.v1.PhaseR\x05phase\x12\x12\n" +
-	"\x04node\x18\x03 \x01(\tR\x04node\x12\x14\n" +
-	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\x12\x1a\n" +
-	"\boperator\x18\x05 \x01(\x04R\boperator\x12\x14\n" +
-	"\x05index\x18\x06 \x01(\x04R\x05index\x12\x17\n" +
-	"\atime_ms\x18\a \x01(\x04R\x06timeMs\x12\x17\n" +
-	"\awall_ms\x18\b \x01(\x03R\x06wallMs\x12\x16\n" +
-	"\x06reason\x18\t \x01(\tR\x06reason\x12\x16\n" +
-	"\x06detail\x18\n" +
-	" \x01(\tR\x06detail\x12-\n" +
-	"\bposition\x18\v \x01(\v2\x11.weir.v1.PositionR\bposition\"\x86\x02\n" +
+	"\x04idle\x18\x06 \x01(\bR\x04idle\"\xd3\x02\n" +
+	"\x0fPlacementRecord\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x12\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\x12 \n" +
+	"\vincarnation\x18\x04 \x01(\x04R\vincarnation\x12\x17\n" +
+	"\ahas_run\x18\x05 \x01(\bR\x06hasRun\x12\x1b\n" +
+	"\tplaced_at\x18\x06 \x01(\x04R\bplacedAt\x12\x19\n" +
+	"\bended_at\x18\a \x01(\x04R\aendedAt\x12\x19\n" +
+	"\bended_ms\x18\b \x01(\x04R\aendedMs\x12\x17\n" +
+	"\awall_ms\x18\t \x01(\x03R\x06wallMs\x12\x16\n" +
+	"\x06reason\x18\n" +
+	" \x01(\tR\x06reason\x12\x16\n" +
+	"\x06detail\x18\v \x01(\tR\x06detail\x12-\n" +
+	"\bposition\x18\f \x01(\v2\x11.weir.v1.PositionR\bposition\"\x86\x02\n" +
 	"\x16ListDispatchersRequest\x12(\n" +
 	"\x04read\x18\x01 \x01(\v2\x14.weir.v1.ReadOptionsR\x04read\x12\x1e\n" +
 	"\n" +
@@ -935,10 +975,13 @@ const file_weir_v1_dispatchers_proto_rawDesc = "" +
 	"\x04read\x18\x01 \x01(\v2\x14.weir.v1.ReadOptionsR\x04read\x12\x1e\n" +
 	"\n" +
 	"dispatcher\x18\x02 \x01(\x04R\n" +
-	"dispatcher\"v\n" +
+	"dispatcher\"\xae\x01\n" +
 	"\x12GetHistoryResponse\x12/\n" +
-	"\x06header\x18\x01 \x01(\v2\x17.weir.v1.ResponseHeaderR\x06header\x12/\n" +
-	"\x06events\x18\x02 \x03(\v2\x17.weir.v1.PlacementEventR\x06events*k\n" +
+	"\x06header\x18\x01 \x01(\v2\x17.weir.v1.ResponseHeaderR\x06header\x122\n" +
+	"\arecords\x18\x02 \x03(\v2\x18.weir.v1.PlacementRecordR\arecords\x123\n" +
+	"\n" +
+	"dispatcher\x18\x03 \x01(\v2\x13.weir.v1.DispatcherR\n" +
+	"dispatcher*k\n" +
 	"\x05Phase\x12\x15\n" +
 	"\x11PHASE_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fPHASE_ABSENT\x10\x01\x12\x12\n" +
@@ -969,7 +1012,7 @@ var file_weir_v1_dispatchers_proto_goTypes = []any{
 	(Phase)(0),                      // 0: weir.v1.Phase
 	(*Dispatcher)(nil),              // 1: weir.v1.Dispatcher
 	(*Progress)(nil),                // 2: weir.v1.Progress
-	(*PlacementEvent)(nil),          // 3: weir.v1.PlacementEvent
+	(*PlacementRecord)(nil),         // 3: weir.v1.PlacementRecord
 	(*ListDispatchersRequest)(nil),  // 4: weir.v1.ListDispatchersRequest
 	(*ListDispatchersResponse)(nil), // 5: weir.v1.ListDispatchersResponse
 	(*GetDispatcherRequest)(nil),    // 6: weir.v1.GetDispatcherRequest
@@ -987,18 +1030,18 @@ var file_weir_v1_dispatchers_proto_depIdxs = []int32{
 	11, // 2: weir.v1.Dispatcher.position:type_name -> weir.v1.Position
 	2,  // 3: weir.v1.Dispatcher.progress:type_name -> weir.v1.Progress
 	11, // 4: weir.v1.Progress.position:type_name -> weir.v1.Position
-	0,  // 5: weir.v1.PlacementEvent.phase:type_name -> weir.v1.Phase
-	11, // 6: weir.v1.PlacementEvent.position:type_name -> weir.v1.Position
-	12, // 7: weir.v1.ListDispatchersRequest.read:type_name -> weir.v1.ReadOptions
-	0,  // 8: weir.v1.ListDispatchersRequest.phase:type_name -> weir.v1.Phase
-	13, // 9: weir.v1.ListDispatchersResponse.header:type_name -> weir.v1.ResponseHeader
-	1,  // 10: weir.v1.ListDispatchersResponse.dispatchers:type_name -> weir.v1.Dispatcher
-	12, // 11: weir.v1.GetDispatcherRequest.read:type_name -> weir.v1.ReadOptions
-	13, // 12: weir.v1.GetDispatcherResponse.header:type_name -> weir.v1.ResponseHeader
-	1,  // 13: weir.v1.GetDispatcherResponse.dispatcher:type_name -> weir.v1.Dispatcher
-	12, // 14: weir.v1.GetHistoryRequest.read:type_name -> weir.v1.ReadOptions
-	13, // 15: weir.v1.GetHistoryResponse.header:type_name -> weir.v1.ResponseHeader
-	3,  // 16: weir.v1.GetHistoryResponse.events:type_name -> weir.v1.PlacementEvent
+	11, // 5: weir.v1.PlacementRecord.position:type_name -> weir.v1.Position
+	12, // 6: weir.v1.ListDispatchersRequest.read:type_name -> weir.v1.ReadOptions
+	0,  // 7: weir.v1.ListDispatchersRequest.phase:type_name -> weir.v1.Phase
+	13, // 8: weir.v1.ListDispatchersResponse.header:type_name -> weir.v1.ResponseHeader
+	1,  // 9: weir.v1.ListDispatchersResponse.dispatchers:type_name -> weir.v1.Dispatcher
+	12, // 10: weir.v1.GetDispatcherRequest.read:type_name -> weir.v1.ReadOptions
+	13, // 11: weir.v1.GetDispatcherResponse.header:type_name -> weir.v1.ResponseHeader
+	1,  // 12: weir.v1.GetDispatcherResponse.dispatcher:type_name -> weir.v1.Dispatcher
+	12, // 13: weir.v1.GetHistoryRequest.read:type_name -> weir.v1.ReadOptions
+	13, // 14: weir.v1.GetHistoryResponse.header:type_name -> weir.v1.ResponseHeader
+	3,  // 15: weir.v1.GetHistoryResponse.records:type_name -> weir.v1.PlacementRecord
+	1,  // 16: weir.v1.GetHistoryResponse.dispatcher:type_name -> weir.v1.Dispatcher
 	4,  // 17: weir.v1.Dispatchers.ListDispatchers:input_type -> weir.v1.ListDispatchersRequest
 	6,  // 18: weir.v1.Dispatchers.GetDispatcher:input_type -> weir.v1.GetDispatcherRequest
 	8,  // 19: weir.v1.Dispatchers.GetHistory:input_type -> weir.v1.GetHistoryRequest

@@ -106,7 +106,9 @@ type Node struct {
 	// Orders that it has not carried out; not set in lists.
 	Pending uint32 `protobuf:"varint,14,opt,name=pending,proto3" json:"pending,omitempty"`
 	// What the leader knows of its lease; not set when the answering server does not lead or has not heard it.
-	Lease         *Lease `protobuf:"bytes,15,opt,name=lease,proto3" json:"lease,omitempty"`
+	Lease *Lease `protobuf:"bytes,15,opt,name=lease,proto3" json:"lease,omitempty"`
+	// Log index of its expiry or goodbye; 0 if it has not ended.
+	EndedAt       uint64 `protobuf:"varint,16,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -244,6 +246,13 @@ func (x *Node) GetLease() *Lease {
 		return x.Lease
 	}
 	return nil
+}
+
+func (x *Node) GetEndedAt() uint64 {
+	if x != nil {
+		return x.EndedAt
+	}
+	return 0
 }
 
 // Lease is soft state of the leader: how a node is doing.
@@ -687,7 +696,7 @@ var File_weir_v1_nodes_proto protoreflect.FileDescriptor
 
 const file_weir_v1_nodes_proto_rawDesc = "" +
 	"\n" +
-	"\x13weir/v1/nodes.proto\x12\aweir.v1\x1a\x14weir/v1/common.proto\"\xd8\x03\n" +
+	"\x13weir/v1/nodes.proto\x12\aweir.v1\x1a\x14weir/v1/common.proto\"\xf3\x03\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12+\n" +
@@ -707,7 +716,8 @@ const file_weir_v1_nodes_proto_rawDesc = "" +
 	"placements\x18\r \x01(\rR\n" +
 	"placements\x12\x18\n" +
 	"\apending\x18\x0e \x01(\rR\apending\x12$\n" +
-	"\x05lease\x18\x0f \x01(\v2\x0e.weir.v1.LeaseR\x05lease\"\xa3\x01\n" +
+	"\x05lease\x18\x0f \x01(\v2\x0e.weir.v1.LeaseR\x05lease\x12\x19\n" +
+	"\bended_at\x18\x10 \x01(\x04R\aendedAt\"\xa3\x01\n" +
 	"\x05Lease\x12 \n" +
 	"\fheard_age_ms\x18\x01 \x01(\x04R\n" +
 	"heardAgeMs\x12\x14\n" +

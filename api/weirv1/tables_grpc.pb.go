@@ -34,7 +34,8 @@ type TablesClient interface {
 	AddTables(ctx context.Context, in *AddTablesRequest, opts ...grpc.CallOption) (*AddTablesResponse, error)
 	// DropTables takes tables out of a changefeed; their ranges are held until what may run has stopped.
 	DropTables(ctx context.Context, in *DropTablesRequest, opts ...grpc.CallOption) (*DropTablesResponse, error)
-	// ListTables lists the tables of a changefeed, oldest first, those being dropped included.
+	// ListTables lists the tables of a changefeed, oldest first, those being dropped included. A page may be
+	// short and still have a next one.
 	ListTables(ctx context.Context, in *ListTablesRequest, opts ...grpc.CallOption) (*ListTablesResponse, error)
 }
 
@@ -86,7 +87,8 @@ type TablesServer interface {
 	AddTables(context.Context, *AddTablesRequest) (*AddTablesResponse, error)
 	// DropTables takes tables out of a changefeed; their ranges are held until what may run has stopped.
 	DropTables(context.Context, *DropTablesRequest) (*DropTablesResponse, error)
-	// ListTables lists the tables of a changefeed, oldest first, those being dropped included.
+	// ListTables lists the tables of a changefeed, oldest first, those being dropped included. A page may be
+	// short and still have a next one.
 	ListTables(context.Context, *ListTablesRequest) (*ListTablesResponse, error)
 	mustEmbedUnimplementedTablesServer()
 }
