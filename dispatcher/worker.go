@@ -42,11 +42,11 @@ type worker struct {
 
 	// Of the working goroutine alone.
 	feed     *feed
-	pending  []Transaction // read and not known to be downstream
-	rows     int           // in pending
-	claimed  uint64        // claims made, the number of the newest
-	opening  uint64        // of the gate at the newest claim; 0: claim before writing
-	failures int           // in a row
+	pending  []Transaction  // read and not known to be downstream
+	rows     int            // in pending
+	claimed  uint64         // claims made, the number of the newest
+	opening  uint64         // of the gate at the newest claim; 0: claim before writing
+	failures int            // in a row
 	unsure   *clock.Reading // when a call returned that may still take effect, on a sink that cannot check tokens
 	ran      bool           // "running" has been said
 
