@@ -33,6 +33,7 @@ type Tracker struct {
 // contact is what this term knows of one incarnation.
 type contact struct {
 	newest  uint64 // the newest heartbeat heard
+	heardAt clock.Reading
 	pending bool   // heard since the last capture
 	refused bool   // a tick's verdict refused it: it is fenced for good
 	acked   uint64 // the newest heartbeat acknowledged
@@ -117,7 +118,7 @@ func (t *Tracker) Heard(hb Heartbeat, at clock.Reading) HeardResult {
 	case hb.Seq <= c.newest:
 		return HeardOld
 	}
-	c.newest = hb.Seq
+	c.newest, c.heardAt = hb.Seq, at
 	c.note(hb, at)
 	if c.silenced(at) {
 		c.pending = false
@@ -148,7 +149,10 @@ type Batch struct {
 	heartbeats []captured
 }
 
-type captured struct{ incarnation, seq uint64 }
+type captured struct {
+	incarnation, seq uint64
+	heardAt          clock.Reading
+}
 
 // Incarnations are the ones to name in the tick, ascending.
 func (b *Batch) Incarnations() []uint64 {
@@ -169,7 +173,7 @@ func (t *Tracker) Capture() *Batch {
 	for inc, c := range t.contacts {
 		if c.pending {
 			c.pending = false
-			b.heartbeats = append(b.heartbeats, captured{inc, c.newest})
+			b.heartbeats = append(b.heartbeats, captured{inc, c.newest, c.heardAt})
 		}
 	}
 	slices.SortFunc(b.heartbeats, func(x, y captured) int { return cmp.Compare(x.incarnation, y.incarnation) })
@@ -180,6 +184,10 @@ func (t *Tracker) Capture() *Batch {
 // on this server, with the term of the applied entry and the incarnations that its verdict refused: a commit alone
 // releases nothing, and an entry of another term is not the one that was proposed, even if it has its index. Acks go out
 // in the order of the calls, each heartbeat's once; refused incarnations are refused from now on.
+//
+// The time between acks that they carry is measured between the values of now, but never from before the acknowledged
+// heartbeat arrived: a node takes more leader's time than passed on its own clock for a stall, so a leader that was
+// stopped between reading its clock and capturing must not count the pause.
 func (t *Tracker) Release(b *Batch, term uint64, refused []uint64, now clock.Reading) []Ack {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -201,7 +209,7 @@ func (t *Tracker) Release(b *Batch, term uint64, refused []uint64, now clock.Rea
 		if c.acked > 0 {
 			ack.Elapsed = max(0, clock.MaxElapsed(c.ackedAt, now))
 		}
-		c.acked, c.ackedAt = h.seq, now
+		c.acked, c.ackedAt = h.seq, clock.Later(h.heardAt, now)
 		acks = append(acks, ack)
 	}
 	return acks

@@ -83,6 +83,23 @@ func TestC1_AcksCarryTermClassAndTimeSinceTheLast(t *testing.T) {
 	}
 }
 
+// The leader is stopped for 3 s between reading its clock and capturing; meanwhile the node sends a heartbeat.
+func TestN3_APauseOfTheLeaderIsNoStallOfTheNode(t *testing.T) {
+	tr := newTracker(t, fence.NewAppends())
+	l := newLease(t)
+	seq := send(t, l, 2900*time.Millisecond)
+	tr.Heard(beat(testNode, seq), at(3*time.Second))
+	for _, a := range tr.Release(tr.Capture(), testTerm, nil, at(0)) {
+		require.Equal(t, fence.AckOpened, l.Acked(a, at(3010*time.Millisecond)))
+	}
+	seq = send(t, l, 3150*time.Millisecond)
+	tr.Heard(beat(testNode, seq), at(3160*time.Millisecond))
+	acks := tr.Release(tr.Capture(), testTerm, nil, at(3200*time.Millisecond))
+	require.Len(t, acks, 1)
+	require.Equal(t, 200*time.Millisecond, acks[0].Elapsed)
+	require.Equal(t, fence.AckExtended, l.Acked(acks[0], at(3210*time.Millisecond)))
+}
+
 func TestC1_TicksAppliedOutOfOrderNeverAckBackwards(t *testing.T) {
 	tr := newTracker(t, fence.NewAppends())
 	tr.Heard(beat(5, 1), at(0))

@@ -25,6 +25,11 @@ func (r Reading) Regressed(earlier Reading) bool {
 	return r.Boot < earlier.Boot || r.Raw < earlier.Raw
 }
 
+// Later takes each clock's later value of the two readings.
+func Later(a, b Reading) Reading {
+	return Reading{Boot: max(a.Boot, b.Boot), Raw: max(a.Raw, b.Raw)}
+}
+
 // Clock reads the clocks. Implementations are safe for concurrent use and do not allocate in Now.
 type Clock interface {
 	Now() Reading

@@ -43,6 +43,10 @@ func TestRegressed(t *testing.T) {
 	require.True(t, clock.Reading{Boot: 101, Raw: 999}.Regressed(from))
 }
 
+func TestLaterTakesEachClock(t *testing.T) {
+	require.Equal(t, clock.Reading{Boot: 5, Raw: 9}, clock.Later(clock.Reading{Boot: 5, Raw: 7}, clock.Reading{Boot: 4, Raw: 9}))
+}
+
 func TestClasses(t *testing.T) {
 	require.EqualValues(t, 1, clock.BootRaw, "on the wire and in the log")
 	require.EqualValues(t, 2, clock.Monotonic, "on the wire and in the log")
