@@ -81,6 +81,9 @@ func (d *spanDeleter) page(ctx context.Context, after []any) (victims [][]any, l
 		}
 		cols := d.columns()
 		for i := range cols {
+			if b, ok := pk[i].([]byte); ok && len(b) == 0 {
+				pk[i] = []byte{} // the driver reads an empty BLOB as nil, and would bind nil as NULL
+			}
 			if cols[i].Value, err = unbind(d.key[i].Type, pk[i]); err != nil {
 				return nil, nil, fmt.Errorf("key of %s: %w", d.table, err)
 			}

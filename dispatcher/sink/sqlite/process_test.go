@@ -1,0 +1,133 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-project/weir/dispatcher"
+	"github.com/weir-project/weir/fsm"
+)
+
+// TestReview_R20_HeldTransactionBlocksTheSuccessorUntilItsProcessDies: SQLite cannot end another process's transaction.
+// The successor's claim waits, no longer than the busy timeout or its context, says so, and works once a supervisor has
+// killed the owner; nothing of the owner's open transaction is seen.
+func TestReview_R20_HeldTransactionBlocksTheSuccessorUntilItsProcessDies(t *testing.T) {
+	path := dbPath(t)
+	owner := open(t, newSink(t, Config{}), target{path: path})
+	claim(t, owner, 1, 1, fsm.Position{})
+	write(t, owner, 10, put(1, "a"))
+	require.NoError(t, owner.Close())
+	holder := startChild(t, roleHold, path)
+	require.Equal(t, "ready", holder.next())
+	require.NoError(t, holder.cmd.Process.Signal(syscall.SIGSTOP))
+
+	const busy = 300 * time.Millisecond
+	successor := open(t, newSink(t, Config{BusyTimeout: busy}), target{path: path, session: "n2/1"})
+	started := time.Now()
+	_, err := successor.Claim(t.Context(), dispatcher.Token{Epoch: 2, Claim: 1}, fsm.Position{}, always)
+	refusal, ok := errors.AsType[*Error](err)
+	require.True(t, ok, err)
+	require.Equal(t, ReasonBusy, refusal.Reason)
+	require.Contains(t, refusal.Error(), path)
+	require.GreaterOrEqual(t, time.Since(started), busy, "it waited")
+	require.Less(t, time.Since(started), 20*busy, "and no longer than it was told")
+
+	patient := open(t, newSink(t, Config{BusyTimeout: time.Minute}), target{path: path, session: "n2/1"})
+	ctx, cancel := context.WithTimeout(t.Context(), busy)
+	defer cancel()
+	_, err = patient.Claim(ctx, dispatcher.Token{Epoch: 2, Claim: 1}, fsm.Position{}, always)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+
+	claimed := make(chan fsm.Position, 1)
+	failed := make(chan error, 1)
+	go func() {
+		p, err := patient.Claim(context.Background(), dispatcher.Token{Epoch: 2, Claim: 1}, fsm.Position{}, always)
+		claimed <- p
+		failed <- err
+	}()
+	select {
+	case <-claimed:
+		require.Fail(t, "the claim got past a held transaction")
+	case <-time.After(busy):
+	}
+	holder.kill()
+	require.Equal(t, at(10), <-claimed)
+	require.NoError(t, <-failed)
+	require.NoError(t, patient.Write(t.Context(), dispatcher.Batch{Changes: []dispatcher.Change{put(2, "b")}, Resume: at(11)}, always))
+	require.Equal(t, []string{"1|a", "2|b"}, query(t, path, "SELECT id, v FROM t ORDER BY id"))
+}
+
+// TestCloseEndsACallThatWaitsForTheLock: Close does not wait for another process.
+func TestCloseEndsACallThatWaitsForTheLock(t *testing.T) {
+	path := dbPath(t)
+	w := open(t, newSink(t, Config{BusyTimeout: time.Minute}), target{path: path})
+	claim(t, w, 1, 1, fsm.Position{})
+	write(t, w, 1, put(1, "a"))
+	holder := startChild(t, roleHold, path)
+	require.Equal(t, "ready", holder.next())
+	result := make(chan error, 1)
+	go func() {
+		result <- w.Write(context.Background(), dispatcher.Batch{Changes: []dispatcher.Change{put(2, "b")}, Resume: at(2)}, always)
+	}()
+	select {
+	case err := <-result:
+		require.Fail(t, "the write did not wait", "%v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	require.NoError(t, w.Close())
+	require.ErrorIs(t, <-result, context.Canceled)
+	holder.kill()
+	require.Equal(t, []string{"1|a"}, query(t, path, "SELECT id, v FROM t"))
+	require.ErrorIs(t, w.Write(t.Context(), dispatcher.Batch{}, always), ErrClosed)
+	require.ErrorIs(t, w.Close(), ErrClosed)
+}
+
+// TestKilledInTheMiddle: kill -9 at a random batch, right before its commit. Rows and resume position always agree, and
+// nothing that was committed before is lost.
+func TestKilledInTheMiddle(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d; batches are drawn from it, the moment of the kill is the kernel's", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	for range 8 {
+		path := dbPath(t)
+		c := startChild(t, roleWrite, path)
+		stop := 1 + random.IntN(40)
+		for range stop {
+			c.next()
+		}
+		c.kill()
+		last, err := strconv.Atoi(query(t, path, "SELECT resume_ts FROM weir_fence")[0])
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, last, stop-1, "what was committed before is there")
+		if last > 0 {
+			require.Equal(t, []string{fmt.Sprintf("%d|%d", last, last)}, query(t, path, "SELECT max(id), (SELECT v FROM t WHERE id = 0) FROM t"))
+			require.Equal(t, []string{fmt.Sprint(last + 1)}, query(t, path, "SELECT count(*) FROM t"))
+		}
+		w := open(t, newSink(t, Config{}), target{path: path})
+		require.Equal(t, at(uint64(last)).TS, claim(t, w, 2, 1, fsm.Position{}).TS, "the successor goes on there")
+		require.NoError(t, w.Close())
+	}
+}
+
+// TestProcessesThatCreateTheFileTogether: none of them fails because another one is first.
+func TestProcessesThatCreateTheFileTogether(t *testing.T) {
+	path := dbPath(t)
+	var children []*child
+	for i := 1; i <= 6; i++ {
+		children = append(children, startChild(t, roleClaim+strconv.Itoa(i), path))
+	}
+	for _, c := range children {
+		said, err := c.join()
+		require.NoError(t, err, said)
+	}
+	require.Equal(t, []string{"1", "2", "3", "4", "5", "6"}, query(t, path, "SELECT id FROM t ORDER BY id"))
+	require.Equal(t, []string{"6"}, query(t, path, "SELECT count(*) FROM weir_fence"))
+}
