@@ -42,6 +42,9 @@ func (s *Server) Register(ctx context.Context, req *weirv1.RegisterRequest) (*we
 	if err != nil {
 		return nil, err
 	}
+	if now, _, ok := s.config.Reader.Local(); ok { // the cluster's id may be as new as the verdict
+		view = now
+	}
 	return &weirv1.RegisterResponse{
 		Header: s.decided(v), Cluster: view.Meta().Cluster, Incarnation: uint64(v.Facts.Incarnation),
 		LeaseMs: v.Facts.LeaseMS, TickMs: uint32(s.config.Tick.Milliseconds()),
@@ -236,14 +239,14 @@ func (l *leaderStream) pump() {
 	}
 }
 
-// Send implements session.LeaderStream.
+// Send implements session.LeaderStream. A session whose term is over can still say so.
 func (l *leaderStream) Send(m session.FromLeader) error {
 	out, err := nodewire.FromLeader(m)
 	if err != nil {
 		return fmt.Errorf("send to node: %w", err)
 	}
-	if l.ctx.Err() != nil {
-		return context.Cause(l.ctx)
+	if err := l.stream.Context().Err(); err != nil { // the handler may have returned: the stream is not to be touched
+		return err
 	}
 	return l.stream.Send(out)
 }
