@@ -164,6 +164,12 @@ func (k *link) stop(pairs ...session.Pair) int {
 	return k.orders.stray(pairs)
 }
 
+func (k *link) hasStrays() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.orders.strays) > 0
+}
+
 // stopped takes out pairs that the node has answered.
 func (k *link) stopped(p session.Pair) {
 	k.mu.Lock()

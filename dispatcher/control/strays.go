@@ -11,7 +11,7 @@ import (
 func (r *reign) checkSet(k *link, view *fsm.View, equal bool, at clock.Reading) {
 	lasting := k.contact.differing(!equal && !k.hasReports(), at)
 	after := askAfter
-	if view.HasPending(k.inc) {
+	if view.HasPending(k.inc) || k.hasStrays() {
 		after = askAfterBusy
 	}
 	if lasting <= after || !k.askList(view) {

@@ -59,8 +59,10 @@ func (g *chaos) step() {
 		w.feed(fmt.Sprintf("f%d", g.feed), rapid.IntRange(1, 12).Draw(g.t, "spans"))
 	case "carry out":
 		w.carryOut(g.incs[name])
-	case "fail", "stop":
-		g.endSome(name)
+	case "fail":
+		g.endSome(name, fsm.ReportStartFailed)
+	case "stop":
+		g.endSome(name, fsm.ReportStopped)
 	case "pause":
 		w.apply(&fsm.PauseChangefeed{Name: g.someFeed()})
 	case "resume":
@@ -76,11 +78,11 @@ func (g *chaos) someFeed() string {
 	return fmt.Sprintf("f%d", rapid.IntRange(1, max(1, g.feed)).Draw(g.t, "feed"))
 }
 
-func (g *chaos) endSome(name string) {
+func (g *chaos) endSome(name string, how fsm.ReportKind) {
 	v := g.w.s.View()
 	for row := range v.DispatchersOn(g.incs[name]) {
 		if rapid.Bool().Draw(g.t, "ends") {
-			g.w.report(g.incs[name], row.ID, fsm.ReportStopped)
+			g.w.report(g.incs[name], row.ID, how)
 		}
 	}
 }
