@@ -26,7 +26,7 @@ func TestReview_R05_ZombieParentIsRefused(t *testing.T) {
 			require.Equal(t, uint64(2+max(order[0], order[len(order)-1])), e.Found.Epoch, "the newest holder is named")
 			require.NotEmpty(t, e.Holder)
 			_, err := parent.Claim(t.Context(), Token{1, 2}, Position{}, always)
-			stale(t, err)
+			refusedAsStale(t, err)
 			require.Len(t, d.refused, 2)
 			require.Equal(t, []bool{false, true}, []bool{d.refused[0].Claim, d.refused[1].Claim})
 		})
@@ -55,8 +55,8 @@ func TestReview_R05_GrandchildOfAChildThatNeverClaimed(t *testing.T) {
 	require.NoError(t, put(parent, "x", 7))
 	grandchild := d.guard("g", "k") // child [a,m) under token 2 was split before it claimed
 	require.Equal(t, pos(7), claimed(t, grandchild, 5, Position{}))
-	stale(t, put(parent, "h", 8))
-	stale(t, put(parent, "a", 8))
+	refusedAsStale(t, put(parent, "h", 8))
+	refusedAsStale(t, put(parent, "a", 8))
 	require.NoError(t, put(grandchild, "h", 8))
 	require.Equal(t, "[,g) 1#1 @7; [g,k) 5#1 @8; [k,) 1#1 @7", d.fences())
 	child := d.guard("a", "m") // and the late child is too old to get in
@@ -80,7 +80,7 @@ func TestReview_R05_DroppedAndAddedAgain(t *testing.T) {
 					_, err := tx.ExecContext(ctx, "DELETE FROM data")
 					return Effect{Release: true}, err
 				}))
-				stale(t, put(zombie, "a", 51))
+				refusedAsStale(t, put(zombie, "a", 51))
 				_, err := zombie.Claim(t.Context(), Token{1, 9}, Position{}, always)
 				require.Equal(t, Token{2, 1}, stale(t, err).Found, "no older token comes back over a released range")
 				require.True(t, stale(t, put(cleaner, "a", 51)).Released)
@@ -90,7 +90,7 @@ func TestReview_R05_DroppedAndAddedAgain(t *testing.T) {
 			if release {
 				require.Equal(t, pos(20), resume, "the old progress went with the rows")
 			}
-			stale(t, put(zombie, "a", 52))
+			refusedAsStale(t, put(zombie, "a", 52))
 			require.NoError(t, put(again, "a", 60))
 		})
 	}
@@ -206,7 +206,7 @@ func TestResumeIsReadUnderTheClaim(t *testing.T) {
 	got := claimed(t, successor, 2, Position{})
 	require.Equal(t, pos(20), got)
 	require.NotEqual(t, early.resume, got, "the schedule separates the two orders")
-	stale(t, put(old, "a", 30))
+	refusedAsStale(t, put(old, "a", 30))
 	require.Equal(t, pos(20), claimed(t, successor, 2, Position{}), "what was refused is not in the position either")
 }
 

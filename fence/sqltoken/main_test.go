@@ -20,12 +20,12 @@ func always() error { return nil }
 
 // database is a sink with one table of rows, (key, written by).
 type database struct {
-	t       testing.TB
+	t       *testing.T
 	db      *sql.DB
 	refused []Refusal
 }
 
-func newDatabase(t testing.TB) *database {
+func newDatabase(t *testing.T) *database {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "sink.db")+"?_pragma=busy_timeout(5000)&_pragma=synchronous(OFF)")
 	require.NoError(t, err)
@@ -68,6 +68,11 @@ func stale(t require.TestingT, err error) *StaleError {
 	e, ok := errors.AsType[*StaleError](err)
 	require.True(t, ok, "%v is no StaleError", err)
 	return e
+}
+
+func refusedAsStale(t require.TestingT, err error) {
+	var e *StaleError
+	require.ErrorAs(t, err, &e)
 }
 
 // fences prints the fence rows: [start,end) token @resume.

@@ -43,8 +43,10 @@ func bind(c dispatcher.Column) (any, error) {
 		return nil, unsupported(c, "true or false")
 	case keycode.ClassBytes:
 		return []byte(c.Value.Text), nil
-	default:
+	case keycode.ClassDecimal, keycode.ClassText:
 		return c.Value.Text, nil
+	default:
+		return nil, unsupported(c, "of a known type")
 	}
 }
 

@@ -130,13 +130,13 @@ func childClaim(path, n string) error {
 
 // child is a process that a test started.
 type child struct {
-	t     testing.TB
+	t     *testing.T
 	cmd   *exec.Cmd
 	lines *bufio.Scanner
 	stdin io.Closer
 }
 
-func startChild(t testing.TB, role, path string) *child {
+func startChild(t *testing.T, role, path string) *child {
 	t.Helper()
 	exe, err := os.Executable()
 	require.NoError(t, err)

@@ -33,7 +33,7 @@ func runDDL(ctx context.Context, tx sqltoken.Tx, cluster string, ddl dispatcher.
 		return false, fmt.Errorf("create %s: %w", ddlTable, err)
 	}
 	key := []any{
-		cluster, ddl.Key.Changefeed, int64(ddl.Key.Run), //nolint:gosec // run numbers are checked by the guard
+		cluster, ddl.Key.Changefeed, int64(ddl.Key.Run),
 		strconv.FormatUint(ddl.Key.Position.TS, 10), int64(ddl.Key.Position.Stage),
 	}
 	var records int
@@ -52,7 +52,7 @@ func runDDL(ctx context.Context, tx sqltoken.Tx, cluster string, ddl dispatcher.
 	}
 	_, err = tx.ExecContext(ctx,
 		"INSERT INTO "+ddlTable+" (cluster, changefeed, run, ts, stage, statement, epoch, claim) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-		append(key, ddl.Statement, int64(token.Epoch), int64(token.Claim))...) //nolint:gosec // tokens are checked by the guard
+		append(key, ddl.Statement, int64(token.Epoch), int64(token.Claim))...)
 	if err != nil {
 		return false, fmt.Errorf("record schema change %q: %w", ddl.Statement, err)
 	}

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"strings"
@@ -70,32 +71,14 @@ func (d *spanDeleter) page(ctx context.Context, after []any) (victims [][]any, l
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	seen := 0
-	for rows.Next() {
-		pk := make([]any, len(d.key))
-		into := make([]any, len(d.key))
-		for i := range pk {
-			into[i] = &pk[i]
-		}
-		if err := rows.Scan(into...); err != nil {
-			return nil, nil, fmt.Errorf("read keys of %s: %w", d.table, err)
-		}
-		cols := d.columns()
-		for i := range cols {
-			if b, ok := pk[i].([]byte); ok && len(b) == 0 {
-				pk[i] = []byte{} // the driver reads an empty BLOB as nil, and would bind nil as NULL
-			}
-			if cols[i].Value, err = unbind(d.key[i].Type, pk[i]); err != nil {
-				return nil, nil, fmt.Errorf("key of %s: %w", d.table, err)
-			}
-		}
-		encoded, err := keycode.Encode(cols)
+	for ; rows.Next(); seen++ {
+		pk, encoded, err := d.scan(rows)
 		if err != nil {
-			return nil, nil, fmt.Errorf("key of %s: %w", d.table, err)
+			return nil, nil, fmt.Errorf("read keys of %s: %w", d.table, err)
 		}
 		if d.span.Contains(encoded) {
 			victims = append(victims, pk)
 		}
-		seen++
 		last = pk
 	}
 	if err := rows.Err(); err != nil {
@@ -105,6 +88,29 @@ func (d *spanDeleter) page(ctx context.Context, after []any) (victims [][]any, l
 		last = nil
 	}
 	return victims, last, nil
+}
+
+// scan reads a row's primary key: the values as they are stored, and the key bytes.
+func (d *spanDeleter) scan(rows *sql.Rows) (pk []any, encoded string, err error) {
+	pk = make([]any, len(d.key))
+	into := make([]any, len(d.key))
+	for i := range pk {
+		into[i] = &pk[i]
+	}
+	if err := rows.Scan(into...); err != nil {
+		return nil, "", err
+	}
+	cols := d.columns()
+	for i := range cols {
+		if b, ok := pk[i].([]byte); ok && len(b) == 0 {
+			pk[i] = []byte{} // the driver reads an empty BLOB as nil, and would bind nil as NULL
+		}
+		if cols[i].Value, err = unbind(d.key[i].Type, pk[i]); err != nil {
+			return nil, "", err
+		}
+	}
+	encoded, err = keycode.Encode(cols)
+	return pk, encoded, err
 }
 
 func (d *spanDeleter) query(after bool) string {

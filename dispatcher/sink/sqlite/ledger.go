@@ -49,7 +49,7 @@ func (w *writer) enter(ctx context.Context, tx sqltoken.Tx, e *WriteEvent) error
 	token := w.guard.Token()
 	_, err := tx.ExecContext(ctx, "INSERT INTO "+LedgerTable+
 		" (op, table_name, start_key, end_key, epoch, claim, resume_ts, resume_stage, row_count, session, boot_ns) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-		e.Op.String(), w.table, []byte(w.spec.Span.Start), end, int64(token.Epoch), int64(token.Claim), //nolint:gosec // tokens are checked by the guard
+		e.Op.String(), w.table, []byte(w.spec.Span.Start), end, int64(token.Epoch), int64(token.Claim),
 		strconv.FormatUint(e.Resume.TS, 10), int64(e.Resume.Stage), e.Rows, w.spec.Session, w.cfg.Clock())
 	if err != nil {
 		return fmt.Errorf("enter write in the ledger: %w", err)

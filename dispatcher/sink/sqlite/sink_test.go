@@ -19,7 +19,7 @@ import (
 	"github.com/weir-project/weir/fsm"
 )
 
-func stop(t testing.TB, err error) *dispatcher.StopError {
+func stop(t *testing.T, err error) *dispatcher.StopError {
 	t.Helper()
 	e, ok := errors.AsType[*dispatcher.StopError](err)
 	require.True(t, ok, "%v is no StopError", err)

@@ -205,6 +205,8 @@ func declaredType(source string) string {
 		return "BOOLEAN"
 	case keycode.ClassBytes:
 		return "BLOB"
+	case keycode.ClassText:
+		return "TEXT"
 	default:
 		return "TEXT"
 	}
@@ -253,7 +255,7 @@ func keeps(declared string, class keycode.Class) bool {
 		return class == keycode.ClassDecimal || class == keycode.ClassText || class == keycode.ClassBytes
 	case declared == "" || has("BLOB"):
 		return true
-	case has("REAL", "FLOA", "DOUB"):
+	case has("REAL", "FLOA", "DOUB"): //nolint:misspell // as in the rule
 		return class == keycode.ClassFloat || class == keycode.ClassBytes
 	default: // NUMERIC
 		return class == keycode.ClassInteger || class == keycode.ClassBool || class == keycode.ClassBytes

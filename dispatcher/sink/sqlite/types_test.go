@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"math"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -48,7 +49,7 @@ func TestValuesRoundTripExactly(t *testing.T) {
 	ts := uint64(0)
 	check := func(t require.TestingT, integer, decimal, float, text, raw string, flag bool) {
 		ts++
-		pk := intColumn("id", 1)
+		pk := idColumn(1)
 		change := dispatcher.Change{Op: dispatcher.OpUpsert, Key: intKey(1), PK: []dispatcher.Column{pk}, Columns: []dispatcher.Column{
 			pk, typed("i", "bigint", integer), typed("d", "numeric(40,10)", decimal), typed("f", "double precision", float),
 			typed("s", "timestamp with time zone", text), typed("b", "bytea", raw), typed("o", "boolean", strconv.FormatBool(flag)),
@@ -165,7 +166,7 @@ func TestCreatedTableHasTheSourcesTypes(t *testing.T) {
 	w := open(t, newSink(t, Config{}), target{path: path, table: `odd "name`})
 	claim(t, w, 1, 1, fsm.Position{})
 	pk := []dispatcher.Column{typed("order", "bigint", "1"), typed("line no", "integer", "2")}
-	cols := append(pk[:2:2], typed("amount", "numeric(12,2)", "6.00"), typed("f", "real", "1.5"), typed("b", "bytea", "x"), typed("o", "boolean", "true"), typed("at", "timestamp", "now"))
+	cols := append(slices.Clone(pk), typed("amount", "numeric(12,2)", "6.00"), typed("f", "real", "1.5"), typed("b", "bytea", "x"), typed("o", "boolean", "true"), typed("at", "timestamp", "now"))
 	write(t, w, 1, dispatcher.Change{Op: dispatcher.OpDelete, PK: pk})
 	require.Empty(t, query(t, path, `SELECT name FROM pragma_table_info('odd "name')`), "a delete creates nothing")
 	write(t, w, 2, dispatcher.Change{Op: dispatcher.OpUpsert, PK: pk, Columns: pk}, dispatcher.Change{Op: dispatcher.OpUpsert, PK: pk, Columns: cols})

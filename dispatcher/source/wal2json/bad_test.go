@@ -181,8 +181,8 @@ func FuzzDecodeLine(f *testing.F) {
 		if err != nil {
 			return
 		}
-		decodeRow(l)                                                          //nolint:errcheck // only that it returns
-		schemaChange(l, dispatcher.TableName{Schema: "public", Name: "t"}, 1) //nolint:errcheck // likewise
+		decodeRow(l)
+		schemaChange(l, dispatcher.TableName{Schema: "public", Name: "t"}, 1)
 		l.commitTimeMS()
 	})
 }

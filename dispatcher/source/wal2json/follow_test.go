@@ -2,6 +2,7 @@ package wal2json
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -102,19 +103,18 @@ func TestFollowStopsOnBadLines(t *testing.T) {
 
 func TestFollowedFileMustStayTheSame(t *testing.T) {
 	good := tx(1, insert(1, 1, "a"))
-	for how, change := range map[string]func(*testing.T, string){
-		"was shrunk":  func(t *testing.T, path string) { require.NoError(t, os.Truncate(path, int64(len(good)-1))) },
-		"was removed": func(t *testing.T, path string) { require.NoError(t, os.Remove(path)) },
-		"was replaced": func(t *testing.T, path string) {
-			require.NoError(t, os.WriteFile(path+".new", []byte(good+good), 0o600))
-			require.NoError(t, os.Rename(path+".new", path))
+	for how, change := range map[string]func(string) error{
+		"was shrunk":  func(path string) error { return os.Truncate(path, int64(len(good)-1)) },
+		"was removed": os.Remove,
+		"was replaced": func(path string) error {
+			return errors.Join(os.WriteFile(path+".new", []byte(good+good), 0o600), os.Rename(path+".new", path))
 		},
 	} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := follow(t, good)
 				require.NoError(t, g.next().err)
-				stop := stopOf(t, g.next(func() { change(t, g.path) }).err)
+				stop := stopOf(t, g.next(func() { require.NoError(t, change(g.path)) }).err)
 				require.Equal(t, ReasonChanged, stop.Reason)
 				require.Contains(t, stop.Text, how)
 				require.Contains(t, stop.Text, "last good position 1/rows")

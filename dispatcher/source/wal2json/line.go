@@ -161,6 +161,8 @@ func stringValue(class keycode.Class, text string) (dispatcher.Value, error) {
 			return dispatcher.Value{Kind: dispatcher.KindBool, Text: "false"}, nil
 		}
 		return dispatcher.Value{}, fmt.Errorf("%q is neither true nor false", clip(text))
+	case keycode.ClassText:
+		return dispatcher.Value{Kind: dispatcher.KindText, Text: text}, nil
 	default:
 		return dispatcher.Value{Kind: dispatcher.KindText, Text: text}, nil
 	}

@@ -77,14 +77,14 @@ func tx(n int, lines ...string) string {
 
 func text(lines ...string) string { return strings.Join(lines, "\n") + "\n" }
 
-func logFile(t testing.TB, content string) string {
+func logFile(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log.ndjson")
 	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
-func zipped(t testing.TB, content string) string {
+func zipped(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "log.ndjson.gz")
 	f, err := os.Create(path)
@@ -101,7 +101,7 @@ func spec(path string) dispatcher.SourceSpec {
 	return dispatcher.SourceSpec{URI: "wal2json:" + path, Table: dispatcher.TableName{Schema: "public", Name: "t"}}
 }
 
-func open(t testing.TB, s dispatcher.SourceSpec) dispatcher.Reader {
+func open(t *testing.T, s dispatcher.SourceSpec) dispatcher.Reader {
 	t.Helper()
 	source, err := New(Config{})
 	require.NoError(t, err)
@@ -112,7 +112,7 @@ func open(t testing.TB, s dispatcher.SourceSpec) dispatcher.Reader {
 }
 
 // drain reads to the end and returns what it read, one line a transaction, and how reading ended.
-func drain(t testing.TB, r dispatcher.Reader) ([]string, error) {
+func drain(t *testing.T, r dispatcher.Reader) ([]string, error) {
 	t.Helper()
 	var out []string
 	for {
@@ -141,7 +141,7 @@ func printTx(tx dispatcher.Transaction) string {
 	return strings.Join(parts, "; ")
 }
 
-func stopOf(t testing.TB, err error) *dispatcher.StopError {
+func stopOf(t *testing.T, err error) *dispatcher.StopError {
 	t.Helper()
 	stop, ok := errors.AsType[*dispatcher.StopError](err)
 	require.True(t, ok, "%v is no StopError", err)

@@ -32,8 +32,8 @@ func TestSurveyOfTheShopLog(t *testing.T) {
 	items, accounts := tables["order_items"], tables["pgbench_accounts"]
 	require.Equal(t, []KeyColumn{{"order_id", "bigint"}, {"line", "integer"}}, items.Key)
 	require.Equal(t, []string{"integer"}, accounts.Types())
-	require.Equal(t, s.Last, fsm.Position{TS: 0x53C4B60, Stage: fsm.StageRows})
-	require.Equal(t, s.First, fsm.Position{TS: 0x4EEE6C0, Stage: fsm.StageRows})
+	require.Equal(t, fsm.Position{TS: 0x53C4B60, Stage: fsm.StageRows}, s.Last)
+	require.Equal(t, fsm.Position{TS: 0x4EEE6C0, Stage: fsm.StageRows}, s.First)
 }
 
 func TestSurveyOfBadAndGrowingLogs(t *testing.T) {
