@@ -20,14 +20,16 @@ type plan struct {
 // own.resume is the start that was ordered; the plan's resume is later than it only if the rows cover the whole span
 // without a gap and belong to the same run.
 func planClaim(table string, own row, overlapping []row) (plan, error) {
-	for _, r := range overlapping {
-		if r.token.Compare(own.token) > 0 {
-			return plan{}, &StaleError{Table: table, Own: own.token, Found: r.token, Holder: r.owner.Session}
-		}
-	}
+	// A stranger's row first: its token, from another sequence, says nothing, and "a newer owner took over" would send
+	// whoever schedules this span round in circles.
 	for _, r := range overlapping {
 		if !r.released && (r.owner.Cluster != own.owner.Cluster || r.owner.Changefeed != own.owner.Changefeed) {
 			return plan{}, &OtherOwnerError{Table: table, Owner: r.owner}
+		}
+	}
+	for _, r := range overlapping {
+		if r.token.Compare(own.token) > 0 {
+			return plan{}, &StaleError{Table: table, Own: own.token, Found: r.token, Holder: r.owner.Session}
 		}
 	}
 	p := plan{remove: overlapping}

@@ -6,10 +6,13 @@ import (
 	"encoding/csv"
 	"errors"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -30,16 +33,23 @@ type replay struct {
 	done   bool
 }
 
-// step moves one transaction from source to sink.
+// step moves a batch of transactions from source to sink.
 func (r *replay) step(t *testing.T) {
 	t.Helper()
-	tx, err := r.reader.Next(t.Context())
-	if errors.Is(err, io.EOF) {
-		r.done = true
-		return
+	const most = 16
+	var batch dispatcher.Batch
+	for range most {
+		tx, err := r.reader.Next(t.Context())
+		if errors.Is(err, io.EOF) {
+			r.done = true
+			break
+		}
+		require.NoError(t, err)
+		batch.Changes, batch.Resume = append(batch.Changes, tx.Changes...), tx.Position
 	}
-	require.NoError(t, err)
-	require.NoError(t, r.writer.Write(t.Context(), dispatcher.Batch{Changes: tx.Changes, Resume: tx.Position}, always))
+	if batch.Resume != (fsm.Position{}) {
+		require.NoError(t, r.writer.Write(t.Context(), batch, always))
+	}
 }
 
 // TestShopReplicaEqualsTheUpstream replays the whole change log, accounts in four spans, all dispatchers interleaved,
@@ -88,6 +98,105 @@ func TestShopReplicaEqualsTheUpstream(t *testing.T) {
 	}
 	last := query(t, path, "SELECT DISTINCT resume_ts FROM weir_fence")
 	require.Len(t, last, 1, "every span has seen the end of the log")
+}
+
+// handover is a span that changes its owner again and again; each new owner is ordered to start at the very beginning
+// and relies on the resume position that its claim returns.
+type handover struct {
+	t      *testing.T
+	source *wal2json.Source
+	sink   *Sink
+	x      target
+	uri    string
+	epoch  uint64
+}
+
+// take claims the span and opens the source where the claim says.
+func (h *handover) take() *replay {
+	h.t.Helper()
+	h.epoch++
+	writer := open(h.t, h.sink, h.x)
+	from := claim(h.t, writer, h.epoch, 1, fsm.Position{})
+	reader, err := h.source.Open(h.t.Context(), dispatcher.SourceSpec{
+		URI: h.uri, Table: dispatcher.TableName{Name: h.x.table}, Span: h.x.span, Start: from,
+	})
+	require.NoError(h.t, err)
+	h.t.Cleanup(func() { require.NoError(h.t, reader.Close()) })
+	return &replay{reader: reader, writer: writer}
+}
+
+// TestShopReplicaSurvivesHandovers: owners change at random moments, the old one always tries to go on, spans are split
+// and merged on the way; no balance is applied over a newer one, none is lost.
+func TestShopReplicaSurvivesHandovers(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("SEED"); s != "" {
+		var err error
+		seed, err = strconv.ParseUint(s, 10, 64)
+		require.NoError(t, err)
+	}
+	t.Logf("seed %d; rerun: SEED=%d go test ./dispatcher/sink/sqlite -run %s", seed, seed, t.Name())
+	random := rand.New(rand.NewPCG(seed, 0))
+	source, err := wal2json.New(wal2json.Config{})
+	require.NoError(t, err)
+	h := &handover{t: t, source: source, sink: newSink(t, Config{}), uri: "wal2json:" + unzip(t, shopLog), x: target{path: dbPath(t), table: "pgbench_tellers"}}
+	cuts, err := wal2json.SplitKeys(t.Context(), h.uri, dispatcher.TableName{Name: h.x.table}, 4)
+	require.NoError(t, err)
+	tilings := [][]fsm.Span{{fsm.WholeTable()}, wal2json.Spans(cuts[1:2]), wal2json.Spans(cuts), wal2json.Spans(cuts[:1])}
+
+	var owners []*replay
+	fenced, done := 0, false
+	for tiling := 0; !done; tiling++ {
+		old := owners
+		owners = nil
+		for _, span := range tilings[tiling%len(tilings)] {
+			h.x.span = span
+			owners = append(owners, h.take())
+		}
+		for _, zombie := range old {
+			fenced += zombie.mustBeFenced(t)
+		}
+		done = true
+		for _, r := range owners {
+			for n := random.IntN(40); n > 0 && !r.done; n-- {
+				r.step(t)
+			}
+			done = done && r.done
+		}
+	}
+	require.Greater(t, fenced, 5, "stale owners were met")
+	require.Equal(t, finalTable(t, "pgbench_tellers"), query(t, h.x.path, "SELECT tid, bid, tbalance FROM pgbench_tellers ORDER BY tid"))
+}
+
+// mustBeFenced lets an owner whose span was taken write its next transaction, if it has one.
+func (r *replay) mustBeFenced(t *testing.T) int {
+	t.Helper()
+	if r.done {
+		return 0
+	}
+	tx, err := r.reader.Next(t.Context())
+	if errors.Is(err, io.EOF) {
+		return 0
+	}
+	require.NoError(t, err)
+	var fenced *dispatcher.FencedError
+	require.ErrorAs(t, r.writer.Write(t.Context(), dispatcher.Batch{Changes: tx.Changes, Resume: tx.Position}, always), &fenced)
+	require.NoError(t, r.writer.Close())
+	return 1
+}
+
+// unzip unpacks a file, so that a source can begin in its middle.
+func unzip(t *testing.T, path string) string {
+	t.Helper()
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	unzipped, err := gzip.NewReader(f)
+	require.NoError(t, err)
+	content, err := io.ReadAll(unzipped)
+	require.NoError(t, err)
+	out := filepath.Join(t.TempDir(), "log.ndjson")
+	require.NoError(t, os.WriteFile(out, content, 0o600))
+	return out
 }
 
 // finalTable reads a table of the upstream's final state, in key order as the file has it.
