@@ -202,7 +202,9 @@ func (a *args) index(key string, standard uint64) uint64 {
 }
 
 // dispatcher takes a dispatcher: d7, $NAME (the first one that the named command made) or $NAME.3 (its third one).
-func (a *args) dispatcher() fsm.DispatcherID { return a.asDispatcher(a.word("a dispatcher, d1 or $NAME")) }
+func (a *args) dispatcher() fsm.DispatcherID {
+	return a.asDispatcher(a.word("a dispatcher, d1 or $NAME"))
+}
 
 func (a *args) asDispatcher(w string) fsm.DispatcherID {
 	if a.err != nil {

@@ -1,7 +1,9 @@
 package scenario
 
 import (
+	"cmp"
 	"iter"
+	"slices"
 
 	"github.com/weir-project/weir/fsm"
 )
@@ -161,12 +163,16 @@ func printOperatorChanges(p *printer, before, after *fsm.View) {
 
 // newOperators lists the operators that were admitted since before, those that have already ended included.
 func newOperators(before, after *fsm.View) []fsm.Operator {
+	last := fsm.OpID(before.Meta().LastEpoch)
 	var begun []fsm.Operator
-	for id := fsm.OpID(before.Meta().LastEpoch) + 1; id <= fsm.OpID(after.Meta().LastEpoch); id++ {
-		if op, ok := after.Operator(id); ok {
-			begun = append(begun, op)
+	for _, all := range []iter.Seq[fsm.Operator]{after.Operators(), after.FinishedOperators()} {
+		for op := range all {
+			if op.ID > last {
+				begun = append(begun, op)
+			}
 		}
 	}
+	slices.SortFunc(begun, func(x, y fsm.Operator) int { return cmp.Compare(x.ID, y.ID) })
 	return begun
 }
 

@@ -127,7 +127,7 @@ func explain(w *world, a *args, p *printer) error {
 		a.fail("there is no verdict to explain: write a command above, or $NAME of one")
 		return nil
 	}
-	p.line("%s", sentence(m.verdict))
+	p.line("%s", m.verdict.Sentence())
 	return nil
 }
 
