@@ -135,13 +135,24 @@ func (k *call) weigh(e *Error) *Error {
 	case Rejected, Invalid, Fault:
 	default:
 	}
-	// The answer to an earlier try may be what was forgotten.
-	if k.maybe && outOfTime(e) {
+	if k.maybe && !settles(e) {
 		unknown := *e
 		unknown.Class = Unknown
 		return &unknown
 	}
 	return e
+}
+
+// settles says whether an error is a verdict that is remembered under the request id. Only such a one also decides the
+// earlier tries: for what was refused before the id was looked up, and for what may have been forgotten, they may have
+// been carried out.
+func settles(e *Error) bool {
+	switch e.Reason {
+	case reasonTooOld, reasonTooNew, reasonFeatureLevel:
+		return false
+	default:
+		return e.Facts[outcome.FactIndex] != ""
+	}
 }
 
 // giveUp says how things stand when the time is over.

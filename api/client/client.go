@@ -28,7 +28,7 @@ type Config struct {
 	// Try is how long one server is given to answer before the next one is asked; default 1 s. It should be well under
 	// the deadline of calls.
 	Try time.Duration
-	// OpenTry is the same for the opening of a node session; default 150 ms.
+	// OpenTry is the same for the opening of a node session; default 200 ms.
 	OpenTry time.Duration
 	// Call bounds calls whose context has no deadline; default 15 s.
 	Call time.Duration
@@ -47,7 +47,7 @@ func (c Config) withDefaults() Config {
 		}
 	}
 	set(&c.Try, time.Second)
-	set(&c.OpenTry, 150*time.Millisecond)
+	set(&c.OpenTry, 200*time.Millisecond)
 	set(&c.Call, 15*time.Second)
 	set(&c.BackoffMin, 25*time.Millisecond)
 	set(&c.BackoffMax, 500*time.Millisecond)

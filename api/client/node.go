@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -169,7 +170,7 @@ func (c *Client) greet(ctx context.Context, cc *grpc.ClientConn, hello session.H
 		return nil, broken(err)
 	}
 	s := &nodeStream{stream: stream}
-	if err := s.Send(session.FromNode{Hello: &hello}); err != nil {
+	if err := s.Send(session.FromNode{Hello: &hello}); err != nil && !errors.Is(err, io.EOF) { // EOF: Recv says why
 		return nil, broken(err)
 	}
 	header, err := stream.Header()

@@ -66,8 +66,9 @@ func outOfTime(e *Error) bool {
 }
 
 const (
-	reasonTooOld = "REQUEST_TOO_OLD"
-	reasonTooNew = "REQUEST_TOO_NEW"
+	reasonTooOld       = "REQUEST_TOO_OLD"
+	reasonTooNew       = "REQUEST_TOO_NEW"
+	reasonFeatureLevel = "FEATURE_LEVEL"
 )
 
 // retime builds the request anew with the time of the server that refused it.
