@@ -118,8 +118,7 @@ func (w *worker) checkPromises(p SinkProperties) *ending {
 	timing := w.life.node.cfg.Timing
 	timing.Lease = w.life.lease
 	if err := timing.CheckWriteTime(w.margin); err != nil {
-		var setting *fence.SettingError
-		if errors.As(err, &setting) {
+		if setting, ok := errors.AsType[*fence.SettingError](err); ok {
 			return failed(ReasonWriteTime, setting.Text)
 		}
 		return failed(ReasonWriteTime, err.Error())

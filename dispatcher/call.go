@@ -144,8 +144,7 @@ func (w *worker) guardCall(ctx context.Context) (unguard func()) {
 // tally counts the call, and notes when it may still take effect although it has returned.
 func (w *worker) tally(c SinkCall) {
 	w.life.node.count(func(s *Counters) { s.add(c) })
-	var fenced *FencedError
-	if errors.As(c.Err, &fenced) {
+	if fenced, ok := errors.AsType[*FencedError](c.Err); ok {
 		w.life.node.seen(fenced.Found.Epoch.Generation())
 	}
 	if c.Outcome == CallUnknown && w.margin > 0 {
@@ -217,23 +216,36 @@ func (w *worker) claim(hard, soft context.Context) *ending {
 			a.resume(resume)
 			return err
 		})
-		switch res {
-		case resultDone:
+		if res == resultDone {
 			return w.resumeAt(soft, resume)
-		case resultPaused:
-			continue
-		case resultMargin:
-			if end := w.rest(soft); end != nil {
-				return end
-			}
-		case resultRetry:
-			if end := w.failedOnce(soft, "claim", err); end != nil {
-				return end
-			}
-		case resultEnd:
-			return endingOf(err, ReasonSink)
-		case resultHalted:
+		}
+		if end := w.after(soft, CallClaim, res, err); end != nil {
+			return end
+		}
+	}
+}
+
+// after does what follows from a call that did not succeed; nil: make it again.
+func (w *worker) after(soft context.Context, kind CallKind, res result, err error) *ending {
+	switch res {
+	case resultPaused:
+		w.opening = 0
+		if _, err := w.life.gate.WaitOpen(soft); err != nil {
 			return stopped()
 		}
+		return nil
+	case resultMargin:
+		return w.rest(soft)
+	case resultRetry:
+		w.opening = 0
+		return w.failedOnce(soft, kind, err)
+	case resultEnd:
+		return endingOf(err, ReasonSink)
+	case resultDone:
+		return nil
+	case resultHalted:
+		return stopped()
+	default:
+		return stopped()
 	}
 }

@@ -156,12 +156,21 @@ func (l Limits) validate() error {
 		name  string
 		value int64
 	}{
-		{"ConcurrentStarts", int64(l.ConcurrentStarts)}, {"StartPatience", int64(l.StartPatience)},
-		{"StartTimeout", int64(l.StartTimeout)}, {"BatchRows", int64(l.BatchRows)}, {"BatchDelay", int64(l.BatchDelay)},
-		{"ProgressDelay", int64(l.ProgressDelay)}, {"Retries", int64(l.Retries)}, {"BackoffMin", int64(l.BackoffMin)},
-		{"BackoffMax", int64(l.BackoffMax)}, {"StopGrace", int64(l.StopGrace)}, {"StopDeadline", int64(l.StopDeadline)},
-		{"CloseBound", int64(l.CloseBound)}, {"RegisterTimeout", int64(l.RegisterTimeout)},
-		{"GoodbyeTimeout", int64(l.GoodbyeTimeout)}, {"ReportRepeat", int64(l.ReportRepeat)},
+		{"ConcurrentStarts", int64(l.ConcurrentStarts)},
+		{"StartPatience", int64(l.StartPatience)},
+		{"StartTimeout", int64(l.StartTimeout)},
+		{"BatchRows", int64(l.BatchRows)},
+		{"BatchDelay", int64(l.BatchDelay)},
+		{"ProgressDelay", int64(l.ProgressDelay)},
+		{"Retries", int64(l.Retries)},
+		{"BackoffMin", int64(l.BackoffMin)},
+		{"BackoffMax", int64(l.BackoffMax)},
+		{"StopGrace", int64(l.StopGrace)},
+		{"StopDeadline", int64(l.StopDeadline)},
+		{"CloseBound", int64(l.CloseBound)},
+		{"RegisterTimeout", int64(l.RegisterTimeout)},
+		{"GoodbyeTimeout", int64(l.GoodbyeTimeout)},
+		{"ReportRepeat", int64(l.ReportRepeat)},
 	} {
 		if p.value < 0 {
 			return fmt.Errorf("configure node: Limits.%s is %d; set it above zero, or to zero for the default", p.name, p.value)

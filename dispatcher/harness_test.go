@@ -271,7 +271,6 @@ type world struct {
 	hooks   map[stage]func(ctx context.Context, allow func() error) error
 	txs     []Transaction
 	atEnd   error // what the source returns after its transactions; nil: it blocks
-	sources func(uri string) (Source, error)
 	reached map[stage]int
 	effects []effect
 	rows    map[fsm.Span]effect // fence rows: the newest token and resume position of a span
@@ -413,7 +412,9 @@ func (f *fakeWriter) WriteDDL(context.Context, DDL, func() error) (bool, error) 
 	return false, errors.New("no barriers here")
 }
 
-func (f *fakeWriter) Delete(context.Context, func() error) error { return errors.New("no deletes here") }
+func (f *fakeWriter) Delete(context.Context, func() error) error {
+	return errors.New("no deletes here")
+}
 
 func (f *fakeWriter) Close() error {
 	f.mu.Lock()

@@ -41,7 +41,7 @@ func (l *life) keepSession(ctx context.Context) {
 		if l.gate.State().NewestAck > before {
 			attempt = 1
 		}
-		l.log.Debug("session ended", "error", err, "attempt", attempt)
+		l.log.Warn("session ended; opening another", "error", err, "attempt", attempt)
 		wait := backoff(string(l.node.cfg.Node), attempt, l.node.cfg.Limits.BackoffMin, min(l.node.cfg.Limits.BackoffMax, l.lease/4))
 		if clock.Sleep(ctx, l.node.cfg.Timers, wait) != nil {
 			return
@@ -197,6 +197,9 @@ func (l *life) heartbeat(stream session.NodeStream) error {
 // flush sends one message of reports that are due, and the list if it was asked for. It leaves the rest for the next time,
 // so that no crowd of reports holds a heartbeat back.
 func (l *life) flush(stream session.NodeStream) error {
+	if l.gate.State().State == fence.Fenced {
+		return fence.ErrFenced // nothing more is said under this incarnation
+	}
 	l.mu.Lock()
 	reports := l.book.due(l.node.elapsed(), l.node.cfg.Limits.ReportRepeat, maxReports)
 	l.mu.Unlock()

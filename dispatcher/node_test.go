@@ -36,7 +36,7 @@ func TestADispatcherRunsFromOrderToStop(t *testing.T) {
 		require.True(t, hb.GateOpen)
 		require.Equal(t, fsm.PairHash(7, 50), hb.SetHash)
 		require.EqualValues(t, 1, hb.Dispatchers)
-		require.Equal(t, at, mark{hb.OrdersTerm, hb.OrdersIndex})
+		require.Equal(t, mark{hb.OrdersTerm, hb.OrdersIndex}, at)
 
 		s := r.node.Status()
 		require.Len(t, s.Dispatchers, 1)
@@ -100,7 +100,7 @@ func TestPlannedStopStartsNothingAndWaitsForWritesInFlight(t *testing.T) {
 		synctest.Wait()
 		r.leader.order(startOrder(2, 51)) // comes too late
 		pass(100 * time.Millisecond)
-		require.Empty(t, r.leader.goodbyes, "a write is still in flight")
+		r.leader.set(func() { require.Empty(t, r.leader.goodbyes, "a write is still in flight") })
 		require.NoError(t, r.stop())
 		require.Equal(t, 1, w.count(stageSinkOpen))
 		require.Len(t, w.writes(), 1)

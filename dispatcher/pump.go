@@ -22,7 +22,7 @@ func (w *worker) work(hard, soft context.Context) *ending {
 	w.life.began(w)
 	for {
 		from := w.feed
-		last, end := w.gather(soft)
+		end, last := w.gather(soft)
 		if end != nil {
 			return end
 		}
@@ -41,7 +41,7 @@ func (w *worker) work(hard, soft context.Context) *ending {
 
 // gather reads until a batch is complete: enough rows, the delay over since its first transaction, or the source at its
 // end or in error, which it returns. What was pending before counts as complete.
-func (w *worker) gather(soft context.Context) (last error, end *ending) {
+func (w *worker) gather(soft context.Context) (end *ending, last error) {
 	limits := &w.life.node.cfg.Limits
 	if len(w.pending) > 0 {
 		return nil, nil
@@ -53,10 +53,10 @@ func (w *worker) gather(soft context.Context) (last error, end *ending) {
 	for w.rows < limits.BatchRows {
 		select {
 		case <-soft.Done():
-			return nil, stopped()
+			return stopped(), nil
 		case d := <-w.feed.out:
 			if d.err != nil {
-				return d.err, nil
+				return nil, d.err
 			}
 			hadRows := w.rows > 0
 			w.take(d.tx)
@@ -111,27 +111,12 @@ func (w *worker) write(hard, soft context.Context) *ending {
 		batch := w.batch()
 		res, err := w.call(hard, SinkCall{Kind: CallWrite, Resume: batch.Resume, Rows: len(batch.Changes)},
 			func(ctx context.Context, a *attempt) error { return w.writer.Write(ctx, batch, a.allow) })
-		switch res {
-		case resultDone:
+		if res == resultDone {
 			w.written(batch)
-		case resultPaused:
-			w.opening = 0
-			if _, err := w.life.gate.WaitOpen(soft); err != nil {
-				return stopped()
-			}
-		case resultMargin:
-			if end := w.rest(soft); end != nil {
-				return end
-			}
-		case resultRetry:
-			w.opening = 0
-			if end := w.failedOnce(soft, "write", err); end != nil {
-				return end
-			}
-		case resultEnd:
-			return endingOf(err, ReasonSink)
-		case resultHalted:
-			return stopped()
+			continue
+		}
+		if end := w.after(soft, CallWrite, res, err); end != nil {
+			return end
 		}
 	}
 	return nil
@@ -199,14 +184,14 @@ func (w *worker) sourceEnded(soft context.Context, err error) *ending {
 }
 
 // failedOnce waits before what failed is repeated, or ends the placement when it failed too often.
-func (w *worker) failedOnce(soft context.Context, what string, err error) *ending {
+func (w *worker) failedOnce(soft context.Context, kind CallKind, err error) *ending {
 	limits := &w.life.node.cfg.Limits
 	w.failures++
 	w.note(func(s *WorkerStatus) { s.LastError = shorten(err.Error()) })
 	if w.failures > limits.Retries {
-		return failed(ReasonSink, fmt.Sprintf("%s at sink %s failed %d times in a row: %v", what, w.order.Work.Sink, w.failures, err))
+		return failed(ReasonSink, fmt.Sprintf("%v at sink %s failed %d times in a row: %v", kind, w.order.Work.Sink, w.failures, err))
 	}
-	w.log.Warn("sink call failed; repeating", "call", what, "failures", w.failures, "error", err)
+	w.log.Warn("sink call failed; repeating", "call", kind.String(), "failures", w.failures, "error", err)
 	who := w.pair.Epoch.String()
 	if clock.Sleep(soft, w.life.node.cfg.Timers, backoff(who, w.failures, limits.BackoffMin, limits.BackoffMax)) != nil {
 		return stopped()

@@ -675,6 +675,7 @@ func TestFenceAtEveryStageLeavesNothingBehind(t *testing.T) {
 // fenceCycles fences the node while a dispatcher is at a stage, again and again. A deaf stage does not hear its context
 // and ends only long after.
 func fenceCycles(t *testing.T, s stage, deaf bool, cycles int) {
+	t.Helper()
 	w := newWorld(tx(10, 1), tx(20, 1))
 	release := make(chan struct{})
 	hang := func(ctx context.Context, _ func() error) error {
