@@ -57,9 +57,9 @@ type Config struct {
 	Wall func() int64
 	// Reason gives the stable code of a Dialer's error, empty if it has none. Nil: no error has one.
 	Reason func(error) string
-	// WaitForName: a first registration that is refused because the name is live is repeated until it is free. Otherwise
-	// it ends Run.
-	WaitForName bool
+	// WaitForName is how long the first registration waits for a name that is live, as it is for a lease after a crash.
+	// Then it ends Run, and zero at once: another process has the name.
+	WaitForName time.Duration
 	// Abort is called when a write path does not return within Limits.CloseBound of the closing of the gate. It has to
 	// end the process. Nil: the dispatcher's range stays closed on this node until its sink returns.
 	Abort func(reason string)

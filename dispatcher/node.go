@@ -84,6 +84,7 @@ func (n *Node) Run(ctx context.Context) error {
 
 // register asks for an incarnation until it gets one, the context ends, or the answer cannot change.
 func (n *Node) register(ctx context.Context, first bool, attempt int) (session.Registered, error) {
+	began := n.elapsed()
 	for {
 		if attempt > 0 {
 			wait := backoff(string(n.cfg.Node), attempt, n.cfg.Limits.BackoffMin, n.cfg.Limits.BackoffMax)
@@ -102,7 +103,7 @@ func (n *Node) register(ctx context.Context, first bool, attempt int) (session.R
 		if ctx.Err() != nil {
 			return session.Registered{}, context.Cause(ctx)
 		}
-		if n.permanent(err, first) {
+		if n.permanent(err, first && n.elapsed()-began >= n.cfg.WaitForName) {
 			return session.Registered{}, fmt.Errorf("register node %s: %w", n.cfg.Node, err)
 		}
 		n.log.Warn("registration refused; trying again", "attempt", attempt, "error", err)
@@ -140,13 +141,14 @@ func (n *Node) reason(err error) string {
 	return n.cfg.Reason(err)
 }
 
-// permanent: waiting does not change the answer.
-func (n *Node) permanent(err error, first bool) bool {
+// permanent: waiting does not change the answer. A name that is live becomes free, unless another process holds it, which
+// is what a wait that was long enough shows.
+func (n *Node) permanent(err error, waited bool) bool {
 	switch n.reason(err) {
 	case codeWrongCluster, codeMalformed:
 		return true
 	case codeNodeLive:
-		return first && !n.cfg.WaitForName
+		return waited
 	default:
 		return false
 	}

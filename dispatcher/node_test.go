@@ -314,12 +314,12 @@ func TestRegistrationIsRepeatedUntilAccepted(t *testing.T) {
 	})
 }
 
-func TestANameThatIsLiveEndsTheFirstRegistrationUnlessTold(t *testing.T) {
-	for _, wait := range []bool{false, true} {
+func TestANameThatIsLiveIsWaitedForAsLongAsTold(t *testing.T) {
+	for _, wait := range []time.Duration{0, time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLeader(t)
 			l.refuse = func(attempt int) error {
-				if attempt < 3 {
+				if attempt < 4 {
 					return codeError(codeNodeLive)
 				}
 				return nil
@@ -327,7 +327,7 @@ func TestANameThatIsLiveEndsTheFirstRegistrationUnlessTold(t *testing.T) {
 			r := newRig(t, newWorld(), func(c *Config) { c.Dialer, c.WaitForName = l, wait })
 			r.leader = l
 			pass(5 * time.Second)
-			if wait {
+			if wait > 0 {
 				require.Equal(t, fsm.Incarnation(41), r.node.Status().Incarnation)
 				require.NoError(t, r.stop())
 				return
