@@ -125,7 +125,7 @@ func (k *call) ask(ctx context.Context, address string) *Error {
 
 // weigh returns the error if it decides the request, or nil if another server may know more.
 func (k *call) weigh(e *Error) *Error {
-	k.last = e
+	k.last = telling(k.last, e)
 	switch e.Class {
 	case NotProposed:
 		return nil
@@ -139,6 +139,14 @@ func (k *call) weigh(e *Error) *Error {
 		unknown := *e
 		unknown.Class = Unknown
 		return &unknown
+	}
+	return e
+}
+
+// telling keeps what a server said over the fact that another one said nothing.
+func telling(last, e *Error) *Error {
+	if last != nil && e.Reason == outcome.ReasonUnreachable {
+		return last
 	}
 	return e
 }

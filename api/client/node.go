@@ -119,7 +119,7 @@ func (d *NodeDialer) Open(ctx context.Context, hello session.Hello) (session.Nod
 		if e.Class != NotProposed {
 			return nil, e
 		}
-		last = e
+		last = telling(last, e)
 		c.finder.failed(address)
 		find.hint(e.Facts[outcome.FactLeaderAddress])
 	}
