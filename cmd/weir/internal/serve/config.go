@@ -23,6 +23,12 @@ type ServerConfig struct {
 	Peers []Peer
 	// Profile is "normal" or "fast"; see fence.Timing.
 	Profile string
+	// SnapshotThreshold, SnapshotInterval and TrailingLogs tune Raft's snapshots; zero means the defaults.
+	SnapshotThreshold uint64
+	SnapshotInterval  time.Duration
+	TrailingLogs      int
+	// TimingMultiplier stretches every time of Raft, 1 to 10; zero means 1.
+	TimingMultiplier int
 	// Agent, if set, also hosts dispatchers in this process.
 	Agent *AgentConfig
 	// LogOutput and LogLevel (hclog's words) are where and how much is logged.
@@ -44,8 +50,10 @@ type AgentConfig struct {
 	Cluster string
 	// Profile is "normal" or "fast".
 	Profile string
-	// StopTimeout bounds a planned stop.
+	// StopTimeout bounds a planned stop; zero means the runtime's default.
 	StopTimeout time.Duration
-	LogOutput   io.Writer
-	LogLevel    string
+	// LedgerFile, if set, receives a line for every edge of the gate and every call to a sink: evidence for checkers.
+	LedgerFile string
+	LogOutput  io.Writer
+	LogLevel   string
 }
