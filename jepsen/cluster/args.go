@@ -1,0 +1,43 @@
+package cluster
+
+import (
+	"strconv"
+	"strings"
+)
+
+// serverArgs is the command line of a server.
+func (c *Cluster) serverArgs(i int) []string {
+	me := c.addresses[i]
+	args := []string{
+		"server", "--id", me.id, "--data-dir", c.DataDir(me.id), "--cluster", "jepsen",
+		"--raft-address", me.raft, "--grpc-address", me.grpc,
+	}
+	for _, a := range c.addresses {
+		args = append(args, "--peer", a.id+"="+a.raft+"="+a.grpc)
+	}
+	if n := c.config.SnapshotThreshold; n > 0 {
+		args = append(args, "--snapshot-threshold", strconv.Itoa(n))
+	}
+	if d := c.config.SnapshotInterval; d > 0 {
+		args = append(args, "--snapshot-interval", d.String())
+	}
+	if n := c.config.TrailingLogs; n > 0 {
+		args = append(args, "--trailing-logs", strconv.Itoa(n))
+	}
+	return c.withLogLevel(args)
+}
+
+// agentArgs is the command line of an agent.
+func (c *Cluster) agentArgs(name string) []string {
+	return c.withLogLevel([]string{
+		"agent", "--node", name, "--data-dir", c.DataDir(name), "--cluster", "jepsen",
+		"--servers", strings.Join(c.Addresses(), ","), "--ledger", c.Ledger(name),
+	})
+}
+
+func (c *Cluster) withLogLevel(args []string) []string {
+	if c.config.LogLevel == "" {
+		return args
+	}
+	return append(args, "--log-level", c.config.LogLevel)
+}
