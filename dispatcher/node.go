@@ -46,7 +46,7 @@ func New(cfg Config) (*Node, error) {
 
 // Run keeps the node alive until ctx ends, which is a planned stop: nothing new is started, everything is closed within
 // Limits.StopDeadline, and a goodbye with all positions hands the work over without waiting for the lease. It returns
-// nil when the goodbye was accepted or there was nothing to say, and an error when the cluster refuses this node for a
+// nil when the goodbye was accepted or nothing was left to say it for, and an error when the cluster refuses this node for a
 // reason that waiting does not heal, when a sink has not returned in time, or when the goodbye did not get through; the
 // work then moves when the lease is over.
 func (n *Node) Run(ctx context.Context) error {
@@ -164,7 +164,12 @@ func (n *Node) farewell(ctx context.Context, l *life) error {
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), n.cfg.Limits.GoodbyeTimeout)
 	defer cancel()
 	err := n.cfg.Dialer.Goodbye(call, fsm.Goodbye{Node: n.cfg.Node, Incarnation: l.inc, Stopped: held})
-	if err != nil {
+	switch code := n.reason(err); {
+	case err == nil:
+	case code == codeStaleIncarnation || code == codeNodeExpired:
+		n.log.Info("the incarnation had ended before its goodbye; its work has moved", "reason", code)
+		err = nil
+	default:
 		err = fmt.Errorf("say goodbye for node %s: %w; its work moves when the lease of incarnation %v is over",
 			n.cfg.Node, err, l.inc)
 	}

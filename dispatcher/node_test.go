@@ -478,3 +478,14 @@ func resumes(es []effect) []uint64 {
 	}
 	return out
 }
+
+func TestAGoodbyeForWhatHasEndedIsNoFailure(t *testing.T) {
+	for _, code := range []string{codeStaleIncarnation, codeNodeExpired} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, newWorld(), nil)
+			r.leader.set(func() { r.leader.goodbyeErr = codeError(code) })
+			require.NoError(t, r.stop())
+			require.Len(t, r.leader.goodbyes, 1)
+		})
+	}
+}
