@@ -33,48 +33,41 @@ type disk struct {
 	snaps *raft.FileSnapshotStore
 }
 
-// openDisk opens and verifies the stores of the folder. This is the one place that chooses the log store.
+// openDisk checks the stores of the folder and opens them. This is the one place that chooses the log store.
 func openDisk(cfg *Config) (_ *disk, err error) {
-	path := filepath.Join(cfg.DataDir, databaseFile)
-	if err := checkBolt(path, cfg.DataDir); err != nil {
-		return nil, err
-	}
-	bolt, err := openBolt(path)
-	if err != nil {
-		return nil, boltError(path, cfg.DataDir, err)
-	}
-	d := &disk{dir: cfg.DataDir, bolt: bolt}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, d.close())
-		}
-	}()
-	if err := os.WriteFile(filepath.Join(cfg.DataDir, pidFile), []byte(strconv.Itoa(os.Getpid())+"\n"), fileMode); err != nil {
-		return nil, fmt.Errorf("write the pid file: %w", err)
-	}
-	d.snaps, err = raft.NewFileSnapshotStoreWithLogger(cfg.DataDir, snapshotsKept, cfg.Logger.Named("snapshots"))
+	snaps, err := raft.NewFileSnapshotStoreWithLogger(cfg.DataDir, snapshotsKept, cfg.Logger.Named("snapshots"))
 	if err != nil {
 		return nil, fmt.Errorf("open the snapshots in %s: %w", cfg.DataDir, err)
 	}
-	if err := d.verify(); err != nil {
+	if err := check(cfg.DataDir, snaps); err != nil {
 		return nil, err
+	}
+	path := filepath.Join(cfg.DataDir, databaseFile)
+	bolt, err := openBolt(path, false)
+	if err != nil {
+		return nil, boltError(path, cfg.DataDir, err)
+	}
+	d := &disk{dir: cfg.DataDir, bolt: bolt, snaps: snaps}
+	if err := os.WriteFile(filepath.Join(cfg.DataDir, pidFile), []byte(strconv.Itoa(os.Getpid())+"\n"), fileMode); err != nil {
+		return nil, errors.Join(fmt.Errorf("write the pid file: %w", err), d.close())
 	}
 	return d, nil
 }
 
-func boltOptions() *bbolt.Options {
+func boltOptions(readOnly bool) *bbolt.Options {
 	return &bbolt.Options{
-		Timeout: boltLockTimeout,
+		ReadOnly: readOnly,
+		Timeout:  boltLockTimeout,
 		// The free list is rebuilt at open instead of being written at each commit.
 		NoFreelistSync: true,
 		FreelistType:   bbolt.FreelistMapType,
 	}
 }
 
-func openBolt(path string) (store *raftboltdb.BoltStore, err error) {
+func openBolt(path string, readOnly bool) (store *raftboltdb.BoltStore, err error) {
 	defer recoverDamage(&err)
 	return raftboltdb.New(raftboltdb.Options{
-		Path: path, BoltOptions: boltOptions(),
+		Path: path, BoltOptions: boltOptions(readOnly),
 		MsgpackUseNewTimeFormat: true, // from the first release on, here and in the transport
 	})
 }
@@ -86,28 +79,52 @@ func recoverDamage(err *error) {
 	}
 }
 
-// checkBolt reads every page that is in use before the database is opened for writing: opening rebuilds the free list in
-// a goroutine of its own, where a damaged page would end the process with a bare panic.
-func checkBolt(path, dir string) (err error) {
+// check reads everything that is on disk, before anything is opened for writing: a folder that is refused stays as it is,
+// and opening for writing rebuilds the free list in a goroutine of its own, where a damaged page would end the process
+// with a bare panic. It makes sure that snapshot and log fit together: over a hole Raft itself would panic.
+func check(dir string, snaps raft.SnapshotStore) error {
+	covered, err := checkSnapshots(dir, snaps)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, databaseFile)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	if err := readAll(path); err != nil {
+	empty, err := checkPages(path)
+	if err != nil {
 		return boltError(path, dir, err)
 	}
-	return nil
+	if empty {
+		return nil
+	}
+	store, err := openBolt(path, true)
+	if err != nil {
+		return boltError(path, dir, err)
+	}
+	return errors.Join(checkLog(dir, store, covered), store.Close())
 }
 
-func readAll(path string) (err error) {
+// checkPages reads every page that is in use.
+func checkPages(path string) (empty bool, err error) {
 	defer recoverDamage(&err)
-	db, err := bbolt.Open(path, fileMode, &bbolt.Options{ReadOnly: true, Timeout: boltLockTimeout})
+	db, err := bbolt.Open(path, fileMode, boltOptions(true))
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	return db.View(func(tx *bbolt.Tx) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return false, err
+	}
+	empty = true
+	return empty, db.View(func(tx *bbolt.Tx) error {
+		if tx.Size() > info.Size() {
+			return fmt.Errorf("it has %d bytes of at least %d", info.Size(), tx.Size())
+		}
 		return tx.ForEach(func(_ []byte, b *bbolt.Bucket) error {
+			empty = false
 			return b.ForEach(func(_, _ []byte) error { return nil })
 		})
 	})
@@ -131,34 +148,33 @@ func (d *disk) close() error {
 	return d.bolt.Close()
 }
 
-// verify makes sure that snapshot and log fit together and can be read. Raft itself would panic over a hole and fall back
-// to an older snapshot over a damaged one.
-func (d *disk) verify() error {
-	covered, err := d.verifySnapshots()
+// checkSnapshots returns the last index of the newest snapshot, whose bytes it compares with their checksum.
+func checkSnapshots(dir string, snaps raft.SnapshotStore) (covered uint64, err error) {
+	metas, err := snaps.List()
 	if err != nil {
-		return err
-	}
-	return d.verifyLog(covered)
-}
-
-// verifySnapshots returns the last index of the newest snapshot.
-func (d *disk) verifySnapshots() (covered uint64, err error) {
-	metas, err := d.snaps.List()
-	if err != nil {
-		return 0, fmt.Errorf("list the snapshots in %s: %w", d.dir, err)
+		return 0, fmt.Errorf("list the snapshots in %s: %w", dir, err)
 	}
 	readable := make(map[string]bool, len(metas))
 	for _, m := range metas {
 		readable[m.ID] = true
 		covered = max(covered, m.Index)
 	}
-	entries, err := os.ReadDir(filepath.Join(d.dir, snapshotsDir))
+	entries, err := os.ReadDir(filepath.Join(dir, snapshotsDir))
 	if err != nil {
-		return 0, fmt.Errorf("list the snapshots in %s: %w", d.dir, err)
+		return 0, fmt.Errorf("list the snapshots in %s: %w", dir, err)
 	}
 	for _, e := range entries {
 		if e.IsDir() && !readable[e.Name()] && snapshotIndex(e.Name()) > covered {
-			return 0, d.damagedSnapshot(e.Name(), errors.New("its meta.json cannot be read"))
+			return 0, damagedSnapshot(dir, e.Name(), errors.New("its meta.json cannot be read"))
+		}
+	}
+	if len(metas) > 0 {
+		_, r, err := snaps.Open(metas[0].ID)
+		if err != nil {
+			return 0, damagedSnapshot(dir, metas[0].ID, err)
+		}
+		if err := r.Close(); err != nil {
+			return 0, fmt.Errorf("read the snapshot %s: %w", metas[0].ID, err)
 		}
 	}
 	return covered, nil
@@ -178,32 +194,30 @@ func snapshotIndex(name string) uint64 {
 	return index
 }
 
-func (d *disk) damagedSnapshot(id string, err error) error {
-	return fmt.Errorf("the snapshot %s is damaged (%w): %s", filepath.Join(d.dir, snapshotsDir, id), err, repairRejoin)
+func damagedSnapshot(dir, id string, err error) error {
+	return fmt.Errorf("the snapshot %s is damaged (%w): %s", filepath.Join(dir, snapshotsDir, id), err, repairRejoin)
 }
 
-// verifyLog reads every entry once: indexes without a gap from at most one after the snapshot, and bytes that decode.
-func (d *disk) verifyLog(covered uint64) error {
-	path := filepath.Join(d.dir, databaseFile)
-	first, err := d.bolt.FirstIndex()
+// checkLog reads every entry once: indexes without a gap from at most one after the snapshot, and bytes that decode.
+func checkLog(dir string, store *raftboltdb.BoltStore, covered uint64) (err error) {
+	path := filepath.Join(dir, databaseFile)
+	first, err := store.FirstIndex()
 	if err != nil {
-		return boltError(path, d.dir, err)
+		return boltError(path, dir, err)
 	}
-	last, err := d.bolt.LastIndex()
+	last, err := store.LastIndex()
 	if err != nil {
-		return boltError(path, d.dir, err)
+		return boltError(path, dir, err)
 	}
-	switch {
-	case first == 0 && covered == 0:
-		return nil
-	case first == 0: // everything is in the snapshot
-		return nil
-	case first > covered+1:
+	if first == 0 {
+		return nil // nothing yet, or everything is in the snapshot
+	}
+	if first > covered+1 {
 		return fmt.Errorf("entries %d to %d are missing between the snapshots in %s and the log file %s: %s",
-			covered+1, first-1, filepath.Join(d.dir, snapshotsDir), path, repairRejoin)
+			covered+1, first-1, filepath.Join(dir, snapshotsDir), path, repairRejoin)
 	}
 	for i := first; i <= last; i++ {
-		if err := d.verifyEntry(i); err != nil {
+		if err := checkEntry(store, i); err != nil {
 			return fmt.Errorf("the log file %s cannot be read at entry %d (%w): run the version of weir that the other servers run; if they are the same, %s",
 				path, i, err, repairRejoin)
 		}
@@ -211,9 +225,9 @@ func (d *disk) verifyLog(covered uint64) error {
 	return nil
 }
 
-func (d *disk) verifyEntry(index uint64) error {
+func checkEntry(store *raftboltdb.BoltStore, index uint64) error {
 	var l raft.Log
-	if err := d.bolt.GetLog(index, &l); err != nil {
+	if err := store.GetLog(index, &l); err != nil {
 		return err
 	}
 	if l.Index != index {
@@ -222,7 +236,7 @@ func (d *disk) verifyEntry(index uint64) error {
 	if l.Type != raft.LogCommand {
 		return nil
 	}
-	_, err := logcodec.DecodeEntry(l.Index, l.Term, l.Data)
+	_, err := logcodec.DecodeEntry(index, l.Term, l.Data)
 	var unknown *logcodec.UnknownCommandError
 	if errors.As(err, &unknown) {
 		return nil // not damage: it stops the server when it is applied, with the advice to upgrade
@@ -232,13 +246,13 @@ func (d *disk) verifyEntry(index uint64) error {
 
 // explain names the file of a snapshot that Raft could not read.
 func (d *disk) explain(err error) error {
-	var damaged *damagedSnapshotError
+	var damaged *unreadableSnapshotError
 	if !errors.As(err, &damaged) {
 		return err
 	}
-	id := damaged.id
-	if metas, listErr := d.snaps.List(); id == "" && listErr == nil && len(metas) > 0 {
+	id := "(newest)"
+	if metas, listErr := d.snaps.List(); listErr == nil && len(metas) > 0 {
 		id = metas[0].ID
 	}
-	return d.damagedSnapshot(id, damaged.err)
+	return damagedSnapshot(d.dir, id, damaged.fault)
 }

@@ -2,9 +2,7 @@ package raftnode
 
 import (
 	"fmt"
-	"io"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -123,14 +121,10 @@ func (s *stableStore) write(key []byte, do func() error) error {
 }
 
 // snapshotStore shows Raft only the newest snapshot while it starts: falling back to an older one would leave a hole
-// between it and the log. It remembers why the newest could not be used.
+// between it and the log.
 type snapshotStore struct {
 	raft.SnapshotStore
 	running atomic.Bool
-
-	mu     sync.Mutex
-	failed string // the snapshot that could not be opened, if any
-	why    error
 }
 
 // List returns the snapshots, newest first.
@@ -140,22 +134,4 @@ func (s *snapshotStore) List() ([]*raft.SnapshotMeta, error) {
 		return all, err
 	}
 	return all[:1], nil
-}
-
-// Open opens a snapshot and checks its bytes.
-func (s *snapshotStore) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
-	meta, r, err := s.SnapshotStore.Open(id)
-	if err != nil {
-		s.mu.Lock()
-		s.failed, s.why = id, err
-		s.mu.Unlock()
-	}
-	return meta, r, err
-}
-
-// failure returns the last snapshot that could not be opened.
-func (s *snapshotStore) failure() (id string, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.failed, s.why
 }

@@ -212,23 +212,17 @@ func newRaft(rc *raft.Config, n *Node, logs raft.LogStore) (r *raft.Raft, err er
 	if err == nil {
 		return r, nil
 	}
-	if id, why := n.snaps.failure(); why != nil {
-		return nil, &damagedSnapshotError{id: id, err: why}
-	}
 	if f := n.latch.get(); f != nil {
-		return nil, &damagedSnapshotError{err: f}
+		return nil, &unreadableSnapshotError{fault: f}
 	}
 	return nil, fmt.Errorf("start Raft: %w", err)
 }
 
-// damagedSnapshotError is a snapshot that could not be read at the start.
-type damagedSnapshotError struct {
-	id  string // empty: the newest
-	err error
-}
+// unreadableSnapshotError is a snapshot whose bytes are whole but which cannot be read.
+type unreadableSnapshotError struct{ fault *FaultError }
 
-func (e *damagedSnapshotError) Error() string {
-	return fmt.Sprintf("snapshot %s cannot be read: %v", e.id, e.err)
-}
+// Error is the fault's sentence.
+func (e *unreadableSnapshotError) Error() string { return e.fault.Error() }
 
-func (e *damagedSnapshotError) Unwrap() error { return e.err }
+// Unwrap returns the fault.
+func (e *unreadableSnapshotError) Unwrap() error { return e.fault }

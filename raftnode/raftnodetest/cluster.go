@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,13 +45,13 @@ type Server struct {
 	logs   *raft.InmemStore
 	snaps  *raft.InmemSnapshotStore
 	wire   *raft.InmemTransport
-	node   *raftnode.Node
+	node   atomic.Pointer[raftnode.Node]
 	cancel context.CancelFunc
 	result chan error
 }
 
 // Node is the running node; nil while the server is down.
-func (s *Server) Node() *raftnode.Node { return s.node }
+func (s *Server) Node() *raftnode.Node { return s.node.Load() }
 
 // New starts a cluster and stops it when the test ends.
 func New(tb testing.TB, options Options) *Cluster {
@@ -87,7 +88,7 @@ func (c *Cluster) Servers() []*Server { return slices.Clone(c.servers) }
 
 // Running are the servers that run.
 func (c *Cluster) Running() []*Server {
-	return slices.DeleteFunc(c.Servers(), func(s *Server) bool { return s.node == nil })
+	return slices.DeleteFunc(c.Servers(), func(s *Server) bool { return s.Node() == nil })
 }
 
 func (c *Cluster) config(s *Server) raftnode.Config {
@@ -96,6 +97,7 @@ func (c *Cluster) config(s *Server) raftnode.Config {
 		Clock: clock.NewBubble(), Timers: clock.SystemTimers{},
 		Generation: func() fsm.Generation { return 1000 },
 		Wall:       func() int64 { return clock.Wall().UnixMilli() },
+		Forward:    c.forward,
 	}
 	for _, p := range c.servers {
 		cfg.Peers = append(cfg.Peers, raftnode.Peer{ID: p.ID, RaftAddress: string(p.ID)})
@@ -105,6 +107,20 @@ func (c *Cluster) config(s *Server) raftnode.Config {
 	}
 	cfg.Faults = c.hooks(s.ID, cfg.Faults)
 	return cfg
+}
+
+// forward proposes at whichever server leads now.
+func (c *Cluster) forward(ctx context.Context, p fsm.Proposal) (fsm.Verdict, error) {
+	for _, s := range c.servers {
+		if node := s.Node(); node != nil && node.Leadership().Leading {
+			verdicts, err := node.Propose(ctx, p)
+			if err != nil {
+				return fsm.Verdict{}, err
+			}
+			return verdicts[0], nil
+		}
+	}
+	return fsm.Verdict{}, raftnode.ErrNotLeader
 }
 
 // hooks puts the network in front of the hooks of the test.
@@ -148,7 +164,8 @@ func (c *Cluster) start(s *Server) {
 		c.tb.Fatalf("start %s: %v", s.ID, err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	s.node, s.cancel, s.result = node, cancel, make(chan error, 1)
+	s.cancel, s.result = cancel, make(chan error, 1)
+	s.node.Store(node)
 	go func() { s.result <- node.Run(ctx) }()
 }
 
@@ -156,7 +173,7 @@ func (c *Cluster) start(s *Server) {
 func (c *Cluster) Crash(id fsm.ServerID) error {
 	c.tb.Helper()
 	s := c.Server(id)
-	if s.node == nil {
+	if s.Node() == nil {
 		return nil
 	}
 	for _, p := range c.servers {
@@ -165,7 +182,7 @@ func (c *Cluster) Crash(id fsm.ServerID) error {
 		}
 	}
 	s.wire.DisconnectAll()
-	_ = s.node.Close()
+	_ = s.Node().Close()
 	return c.ended(s)
 }
 
@@ -173,7 +190,7 @@ func (c *Cluster) Crash(id fsm.ServerID) error {
 func (c *Cluster) Shutdown(id fsm.ServerID) error {
 	c.tb.Helper()
 	s := c.Server(id)
-	if s.node == nil {
+	if s.Node() == nil {
 		return nil
 	}
 	s.cancel()
@@ -187,7 +204,8 @@ func (c *Cluster) ended(s *Server) error {
 	defer timer.Stop()
 	select {
 	case err := <-s.result:
-		s.node, s.wire = nil, nil
+		s.wire = nil
+		s.node.Store(nil)
 		return err
 	case <-timer.C():
 		c.tb.Fatalf("%s has not stopped after %v", s.ID, waitLimit)
@@ -198,7 +216,7 @@ func (c *Cluster) ended(s *Server) error {
 // Restart starts a server that is down, on the stores that it had.
 func (c *Cluster) Restart(id fsm.ServerID) {
 	c.tb.Helper()
-	if s := c.Server(id); s.node == nil {
+	if s := c.Server(id); s.Node() == nil {
 		c.start(s)
 	}
 }
@@ -254,7 +272,7 @@ func (c *Cluster) Leader(not ...fsm.ServerID) *Server {
 	var leader *Server
 	c.Eventually("a server leads", func() bool {
 		for _, s := range c.Running() {
-			if !slices.Contains(not, s.ID) && s.node.Leadership().Leading {
+			if !slices.Contains(not, s.ID) && s.Node().Leadership().Leading {
 				leader = s
 				return true
 			}
@@ -282,7 +300,7 @@ func (c *Cluster) Ready() *Server {
 	var leader *Server
 	c.Eventually("the cluster has begun", func() bool {
 		leader = c.Leader()
-		view, _, ok := leader.node.Local()
+		view, _, ok := leader.Node().Local()
 		return ok && view.Meta().Generation != 0
 	})
 	return leader
@@ -294,9 +312,9 @@ func (c *Cluster) Settle() uint64 {
 	var index uint64
 	c.Eventually("all servers have applied the same", func() bool {
 		running := c.Running()
-		index = running[0].node.AppliedIndex()
+		index = running[0].Node().AppliedIndex()
 		for _, s := range running {
-			if s.node.AppliedIndex() != index {
+			if s.Node().AppliedIndex() != index {
 				return false
 			}
 		}
@@ -304,7 +322,7 @@ func (c *Cluster) Settle() uint64 {
 	})
 	var first fsm.Digest
 	for i, s := range c.Running() {
-		hash, ok := s.node.HashAt(index)
+		hash, ok := s.Node().HashAt(index)
 		if i == 0 {
 			first = hash
 		}
