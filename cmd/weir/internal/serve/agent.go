@@ -23,7 +23,7 @@ func Agent(ctx context.Context, cfg AgentConfig) error {
 		return err
 	}
 	logger := newLogger(cfg.LogOutput, cfg.LogLevel, "agent")
-	lock, err := lockFolder(cfg.DataDir) // held until the process exits
+	lock, err := lockFolder(cfg.DataDir)
 	if err != nil {
 		return err
 	}
@@ -42,7 +42,7 @@ func Agent(ctx context.Context, cfg AgentConfig) error {
 		return err
 	}
 	node, err := dispatcher.New(dispatcher.Config{
-		Node: fsm.NodeName(cfg.Node), Cluster: cfg.Cluster, Address: address(), Lock: lock.identity, Dialer: api.NodeDialer(),
+		Node: fsm.NodeName(cfg.Node), Cluster: cfg.Cluster, Address: address(), Lock: lock, Dialer: api.NodeDialer(),
 		Sources: pipes.Source, Sinks: pipes.Sink, Clock: system, Timers: timers, Timing: timing,
 		Limits: dispatcher.Limits{StopDeadline: cfg.StopTimeout}, Logger: logger, Ledger: ledger, Wall: wallMS,
 		Reason: reasonOf,

@@ -11,52 +11,47 @@ import (
 	"github.com/weir-project/weir/dispatcher"
 )
 
-// folderLock keeps a data folder for one process until that process has exited: the descriptor is never closed before.
-type folderLock struct {
-	file     *os.File
-	identity dispatcher.LockIdentity
-}
-
-// lockFolder creates the folder if it is missing and locks it. It refuses a folder that another process has locked.
-func lockFolder(dir string) (*folderLock, error) {
+// lockFolder creates the folder if it is missing and locks it until this process exits. It refuses a folder that another
+// process has locked.
+//
+// The descriptor is a bare number on purpose: nothing closes it, neither a defer that runs before the sinks have closed
+// nor the collector, which closes files that nobody refers to.
+func lockFolder(dir string) (dispatcher.LockIdentity, error) {
+	var none dispatcher.LockIdentity
 	if dir == "" {
-		return nil, errors.New("no data folder is given: name one that is this agent's alone")
+		return none, errors.New("no data folder is given: name one that is this agent's alone")
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make data folder: %w", err)
+		return none, fmt.Errorf("make data folder: %w", err)
 	}
 	path := filepath.Join(dir, "agent.lock")
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	fd, err := syscall.Open(path, syscall.O_CREAT|syscall.O_RDWR|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("open lock file: %w", err)
+		return none, fmt.Errorf("open lock file %s: %w", path, err)
 	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		closed := file.Close()
+	if err := syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		closed := syscall.Close(fd)
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, errors.Join(fmt.Errorf("data folder %s is in use by another agent: stop that one, or give this one a folder of its own", dir), closed)
+			return none, errors.Join(fmt.Errorf("data folder %s is in use by another agent: stop that one, or give this one a folder of its own", dir), closed)
 		}
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), closed)
+		return none, errors.Join(fmt.Errorf("lock %s: %w", path, err), closed)
 	}
-	identity, err := identify(file)
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return &folderLock{file: file, identity: identity}, nil
+	return identify(fd)
 }
 
-// identify names the lock: the host's boot, and the lock file's device and inode.
-func identify(file *os.File) (dispatcher.LockIdentity, error) {
-	info, err := file.Stat()
-	if err != nil {
+// identify names the lock: the host's boot, and the lock file's device and inode. A system without a boot id proves
+// nothing by its lock.
+func identify(fd int) (dispatcher.LockIdentity, error) {
+	var stat syscall.Stat_t
+	if err := syscall.Fstat(fd, &stat); err != nil {
 		return dispatcher.LockIdentity{}, fmt.Errorf("look at lock file: %w", err)
 	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if errors.Is(err, os.ErrNotExist) {
 		return dispatcher.LockIdentity{}, nil
 	}
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return dispatcher.LockIdentity{}, nil //nolint:nilerr // a system without a boot id proves nothing by its lock
+		return dispatcher.LockIdentity{}, fmt.Errorf("read boot id: %w", err)
 	}
 	return dispatcher.LockIdentity{BootID: strings.TrimSpace(string(boot)), Device: uint64(stat.Dev), Inode: stat.Ino}, nil
 }
