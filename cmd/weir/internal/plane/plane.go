@@ -1,138 +1,93 @@
-// Package plane names what the commands and the demo ask of the control plane.
+// Package plane names what the commands ask of the control plane, and fits the client to it.
 //
-// It knows the messages of weir.v1 and nothing of connections: a client of api/client fits through an adapter, and tests
-// bring a control plane of their own. Every error that says what became of a request can be read with [Explain].
+// It knows the messages of weir.v1 and the Go client; tests bring a control plane of their own. It must not know flags
+// or how anything is printed.
+//
+// What always holds: every request that changes something goes out under the request id that its caller chose.
 package plane
 
 import (
 	"context"
+	"iter"
+	"sync"
+	"time"
 
+	"github.com/weir-project/weir/api/client"
 	"github.com/weir-project/weir/api/weirv1"
 )
 
-// Changefeeds serves replication jobs.
+// Changefeeds serves replication jobs and their tables.
 type Changefeeds interface {
 	CreateChangefeed(ctx context.Context, r *weirv1.CreateChangefeedRequest) (*weirv1.CreateChangefeedResponse, error)
-	ListChangefeeds(ctx context.Context, r *weirv1.ListChangefeedsRequest) (*weirv1.ListChangefeedsResponse, error)
-	GetChangefeed(ctx context.Context, r *weirv1.GetChangefeedRequest) (*weirv1.GetChangefeedResponse, error)
-	PauseChangefeed(ctx context.Context, r *weirv1.PauseChangefeedRequest) (*weirv1.PauseChangefeedResponse, error)
-	ResumeChangefeed(ctx context.Context, r *weirv1.ResumeChangefeedRequest) (*weirv1.ResumeChangefeedResponse, error)
-	RemoveChangefeed(ctx context.Context, r *weirv1.RemoveChangefeedRequest) (*weirv1.RemoveChangefeedResponse, error)
-}
-
-// Tables serves the table sets of changefeeds.
-type Tables interface {
-	AddTables(ctx context.Context, r *weirv1.AddTablesRequest) (*weirv1.AddTablesResponse, error)
-	DropTables(ctx context.Context, r *weirv1.DropTablesRequest) (*weirv1.DropTablesResponse, error)
-	ListTables(ctx context.Context, r *weirv1.ListTablesRequest) (*weirv1.ListTablesResponse, error)
+	Changefeeds(ctx context.Context, read *weirv1.ReadOptions) ([]*weirv1.Changefeed, error)
+	Changefeed(ctx context.Context, name string, read *weirv1.ReadOptions) (*weirv1.Changefeed, error)
+	AddTables(ctx context.Context, r *weirv1.AddTablesRequest) (*weirv1.ResponseHeader, error)
+	DropTables(ctx context.Context, r *weirv1.DropTablesRequest) (*weirv1.ResponseHeader, error)
+	Tables(ctx context.Context, changefeed string, read *weirv1.ReadOptions) ([]*weirv1.Table, error)
 }
 
 // Dispatchers serves who owns what.
 type Dispatchers interface {
-	ListDispatchers(ctx context.Context, r *weirv1.ListDispatchersRequest) (*weirv1.ListDispatchersResponse, error)
-	GetDispatcher(ctx context.Context, r *weirv1.GetDispatcherRequest) (*weirv1.GetDispatcherResponse, error)
-	GetHistory(ctx context.Context, r *weirv1.GetHistoryRequest) (*weirv1.GetHistoryResponse, error)
+	Dispatchers(ctx context.Context, filter *weirv1.ListDispatchersRequest) iter.Seq2[*weirv1.Dispatcher, error]
+	Dispatcher(ctx context.Context, id uint64, read *weirv1.ReadOptions) (*weirv1.Dispatcher, error)
+	History(ctx context.Context, id uint64, read *weirv1.ReadOptions) (*weirv1.GetHistoryResponse, error)
 }
 
 // Operators serves running changes to dispatchers.
 type Operators interface {
-	AdmitOperator(ctx context.Context, r *weirv1.AdmitOperatorRequest) (*weirv1.AdmitOperatorResponse, error)
-	CancelOperator(ctx context.Context, r *weirv1.CancelOperatorRequest) (*weirv1.CancelOperatorResponse, error)
-	GetOperator(ctx context.Context, r *weirv1.GetOperatorRequest) (*weirv1.GetOperatorResponse, error)
-	ListOperators(ctx context.Context, r *weirv1.ListOperatorsRequest) (*weirv1.ListOperatorsResponse, error)
-	WaitOperator(ctx context.Context, r *weirv1.WaitOperatorRequest) (*weirv1.WaitOperatorResponse, error)
+	Admit(ctx context.Context, r *weirv1.AdmitOperatorRequest) (*weirv1.Admission, error)
+	Operator(ctx context.Context, id uint64, read *weirv1.ReadOptions) (*weirv1.Operator, error)
+	Operators(ctx context.Context, filter *weirv1.ListOperatorsRequest) iter.Seq2[*weirv1.Operator, error]
+	// WaitOperator returns when the operator has ended or the context ends: then the operator as it last stood, if it was
+	// seen, and an error.
+	WaitOperator(ctx context.Context, id uint64) (*weirv1.Operator, error)
 }
 
-// Nodes serves the workers.
-type Nodes interface {
-	ListNodes(ctx context.Context, r *weirv1.ListNodesRequest) (*weirv1.ListNodesResponse, error)
-	GetNode(ctx context.Context, r *weirv1.GetNodeRequest) (*weirv1.GetNodeResponse, error)
-	FenceNode(ctx context.Context, r *weirv1.FenceNodeRequest) (*weirv1.FenceNodeResponse, error)
+// Cluster serves the workers and the control plane itself.
+type Cluster interface {
+	Nodes(ctx context.Context, read *weirv1.ReadOptions) ([]*weirv1.Node, error)
+	Node(ctx context.Context, name string, read *weirv1.ReadOptions) (*weirv1.Node, error)
+	Status(ctx context.Context, probe bool, read *weirv1.ReadOptions) (*weirv1.GetStatusResponse, error)
+}
+
+// Named changes what has a name or an id; the request goes out under the header's id.
+type Named interface {
+	Pause(ctx context.Context, h *weirv1.RequestHeader, changefeed string) (*weirv1.ResponseHeader, error)
+	Resume(ctx context.Context, h *weirv1.RequestHeader, changefeed string) (*weirv1.ResponseHeader, error)
+	Remove(ctx context.Context, h *weirv1.RequestHeader, changefeed string) (*weirv1.ResponseHeader, error)
+	Cancel(ctx context.Context, h *weirv1.RequestHeader, operator uint64) (*weirv1.ResponseHeader, error)
+	// Fence returns the incarnation that was fenced; 0 asks for the live one.
+	Fence(ctx context.Context, h *weirv1.RequestHeader, node string, incarnation uint64, why string) (uint64, error)
 }
 
 // Plane is the whole control plane.
 type Plane interface {
 	Changefeeds
-	Tables
 	Dispatchers
 	Operators
-	Nodes
-	GetStatus(ctx context.Context, r *weirv1.GetStatusRequest) (*weirv1.GetStatusResponse, error)
+	Cluster
+	Named
 	// Close gives the connections back.
-	Close() error
+	Close()
 }
 
-// Class says what became of a request that was not carried out as asked.
-type Class uint8
+// connected fits the client.
+type connected struct {
+	*client.Client
 
-// The classes. Each has an exit code of its own.
-const (
-	// Failed: a fault, or a check that found something wrong.
-	Failed Class = iota + 1
-	// Usage: the command makes no sense as written.
-	Usage
-	// Rejected: a rule of the state machine said no; nothing was changed.
-	Rejected
-	// NotReached: nobody could be asked, or nothing was proposed; it may be tried again.
-	NotReached
-	// Unknown: it may have been carried out; it may be tried again with the same request id only.
-	Unknown
-)
+	mu sync.Mutex // held while a request under a chosen id is being sent
+	id string
+}
 
-// String is the word that -o json prints.
-func (c Class) String() string {
-	switch c {
-	case Failed:
-		return "failed"
-	case Usage:
-		return "usage"
-	case Rejected:
-		return "rejected"
-	case NotReached:
-		return "not_reached"
-	case Unknown:
-		return "unknown"
-	default:
-		return "unset"
+// Connect makes a client of the servers; by says who asks. It connects when it is first used.
+func Connect(addresses []string, by string, timeout time.Duration) (Plane, error) {
+	c := &connected{}
+	made, err := client.New(client.Config{
+		Addresses: addresses, By: by, Call: timeout, Try: min(time.Second, timeout/3), NewID: func() string { return c.id },
+	})
+	if err != nil {
+		return nil, err
 	}
-}
-
-// Error is what the commands tell about an error.
-type Error struct {
-	Class Class
-	// Reason is a stable code; empty for errors without one.
-	Reason string
-	// Text is the sentence: what happened, who holds the thing, what to do.
-	Text string
-	// Facts are those of the verdict, by name.
-	Facts map[string]string
-	// RequestTimeMS is the log time at which the request was built, to be kept when it is sent again; 0 if not known.
-	RequestTimeMS uint64
-	Err           error
-}
-
-// Error is the reason and the sentence.
-func (e *Error) Error() string {
-	if e.Reason == "" {
-		return e.Text
-	}
-	return e.Reason + ": " + e.Text
-}
-
-// Unwrap is the cause.
-func (e *Error) Unwrap() error { return e.Err }
-
-// Each calls visit for every page until next returns an empty token.
-func Each(next func(token string) (string, error)) error {
-	token := ""
-	for {
-		following, err := next(token)
-		if err != nil {
-			return err
-		}
-		if following == "" {
-			return nil
-		}
-		token = following
-	}
+	c.Client = made
+	return c, nil
 }

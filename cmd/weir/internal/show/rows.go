@@ -140,6 +140,22 @@ func History(h *weirv1.GetHistoryResponse) []Placement {
 	return placements
 }
 
+// HistoryGrid is the text table of placements.
+func HistoryGrid(rows []Placement) *Grid {
+	g := NewGrid("EPOCH", "NODE", "INCARNATION", "STARTED BY", "ENDED BY", "WHY IT ENDED", "POSITION")
+	for _, r := range rows {
+		why := r.Reason
+		if r.Detail != "" {
+			why += ": " + r.Detail
+		}
+		if r.Phase != "" {
+			why = "(" + r.Phase + ")"
+		}
+		g.Add(r.Epoch, r.Node, r.Incarnation, Entry(r.PlacedAt), Entry(r.EndedAt), why, r.Position)
+	}
+	return g
+}
+
 // Operator is a running or finished change to a dispatcher.
 type Operator struct {
 	ID              string `json:"id"`

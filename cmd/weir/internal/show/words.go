@@ -106,3 +106,11 @@ func Dash(text string) string {
 	}
 	return text
 }
+
+// Entry spells a log index; nothing for none.
+func Entry(index uint64) string {
+	if index == 0 {
+		return ""
+	}
+	return "entry " + strconv.FormatUint(index, 10)
+}
