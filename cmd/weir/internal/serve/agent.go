@@ -42,7 +42,7 @@ func Agent(ctx context.Context, cfg AgentConfig) error {
 		return err
 	}
 	node, err := dispatcher.New(dispatcher.Config{
-		Node: fsm.NodeName(cfg.Node), Cluster: cfg.Cluster, Address: address(), Lock: lock, Dialer: api.NodeDialer(),
+		Node: fsm.NodeName(cfg.Node), Cluster: cfg.Cluster, Address: address(), Lock: lock, Dialer: cfg.dialer(api),
 		Sources: pipes.Source, Sinks: pipes.Sink, Clock: system, Timers: timers, Timing: timing,
 		Limits: dispatcher.Limits{StopDeadline: cfg.StopTimeout}, Logger: logger, Ledger: ledger, Wall: wallMS,
 		Reason: reasonOf,
@@ -68,6 +68,14 @@ func (cfg *AgentConfig) ledger(c clock.Clock) (dispatcher.Ledger, func() error, 
 		return nil, nil, err
 	}
 	return l, l.Close, nil
+}
+
+// dialer reaches the leader, for a hosted node only while its server does.
+func (cfg *AgentConfig) dialer(api *client.Client) dispatcher.Dialer {
+	if cfg.contact == nil {
+		return api.NodeDialer()
+	}
+	return tiedDialer{Dialer: api.NodeDialer(), contact: cfg.contact}
 }
 
 // address tells people where a node runs.

@@ -54,6 +54,8 @@ type AgentConfig struct {
 	StopTimeout time.Duration
 	// LedgerFile, if set, receives a line for every edge of the gate and every call to a sink: evidence for checkers.
 	LedgerFile string
-	LogOutput  io.Writer
-	LogLevel   string
+	// contact, if set, says whether the server of the same process may answer; without it the node stays silent.
+	contact   func() bool
+	LogOutput io.Writer
+	LogLevel  string
 }

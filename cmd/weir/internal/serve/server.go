@@ -44,7 +44,9 @@ func Server(ctx context.Context, cfg ServerConfig) error {
 	if cfg.Agent == nil {
 		return plane.Run(ctx)
 	}
-	return together(ctx, plane.Run, func(ctx context.Context) error { return Agent(ctx, *cfg.Agent) })
+	agent := *cfg.Agent
+	agent.contact = func() bool { ok, _ := plane.Node.Contact(); return ok }
+	return together(ctx, plane.Run, func(ctx context.Context) error { return Agent(ctx, agent) })
 }
 
 // together runs the agent and the server of one process. At a planned stop the agent goes first, while there is still a
