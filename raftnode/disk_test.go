@@ -85,7 +85,9 @@ func run(t *testing.T, cfg raftnode.Config) *server {
 
 func single(t *testing.T) raftnode.Config {
 	t.Helper()
-	return diskConfig(filepath.Join(t.TempDir(), "s1"), "s1", map[fsm.ServerID]string{"s1": freePorts(t, 1)[0]})
+	cfg := diskConfig(filepath.Join(t.TempDir(), "s1"), "s1", map[fsm.ServerID]string{"s1": freePorts(t, 1)[0]})
+	cfg.Timing.Multiplier = 1
+	return cfg
 }
 
 func eventually(t *testing.T, ok func() bool) {

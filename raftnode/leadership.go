@@ -214,23 +214,33 @@ func (l *leadership) giveUp(ctx context.Context, reason string) {
 	term := l.n.raft.CurrentTerm()
 	l.log.Warn("giving up leadership", "term", term, "reason", reason)
 	l.revoke()
-	if err := l.n.transfer(ctx, l.patience()); err == nil {
+	// While Raft's main loop waits for the disk it can do neither, and would never answer.
+	if l.n.guard.hanging() < l.n.cfg.Timing.Lease() && l.n.transfer(ctx, l.patience()) == nil {
 		return
 	}
+	if l.lost(ctx, term) {
+		return
+	}
+	if hung := l.n.guard.hanging(); hung >= l.n.cfg.Timing.Lease() {
+		l.n.guard.fail(fmt.Sprintf("a write to the log has not returned for %v", hung), nil)
+		return
+	}
+	l.n.latch.report(&FaultError{
+		Cause: FaultLeadership, What: "this server can neither work as leader nor hand leadership over: " + reason,
+		Advice: "start it again; if it happens again, check its disk and its network",
+	})
+}
+
+// lost waits for the end of this server's leadership in the term; it reports false when that has not come in time.
+func (l *leadership) lost(ctx context.Context, term uint64) bool {
 	tctx, cancel := context.WithTimeout(ctx, l.patience())
 	defer cancel()
 	for l.n.raft.State() == raft.Leader && l.n.raft.CurrentTerm() == term {
-		if clock.Sleep(tctx, l.n.cfg.Timers, retryDelay) == nil {
-			continue
+		if clock.Sleep(tctx, l.n.cfg.Timers, retryDelay) != nil {
+			return ctx.Err() != nil // the server stops anyway
 		}
-		if ctx.Err() == nil {
-			l.n.latch.report(&FaultError{
-				Cause: FaultLeadership, What: "this server can neither work as leader nor hand leadership over: " + reason,
-				Advice: "start it again; if it happens again, check its disk and its network",
-			})
-		}
-		return
 	}
+	return true
 }
 
 // transfer asks Raft once to hand leadership over and waits for the end of it, at most for limit.

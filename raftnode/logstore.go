@@ -15,9 +15,22 @@ import (
 // would go on sending heartbeats, so that nobody takes over.
 type diskGuard struct {
 	latch    *faultLatch
+	clock    clock.Clock
 	timers   clock.Timers
 	deadline time.Duration
 	broken   atomic.Bool
+	// waiting is since when Raft's main loop waits for a write; nil while it does not. Writes come one at a time, but for
+	// cuts of the log behind a snapshot, which may hide a later write and are as good a sign of a disk that hangs.
+	waiting atomic.Pointer[clock.Reading]
+}
+
+// hanging is how long a write has been under way.
+func (g *diskGuard) hanging() time.Duration {
+	since := g.waiting.Load()
+	if since == nil {
+		return 0
+	}
+	return clock.MaxElapsed(*since, g.clock.Now())
 }
 
 // write runs do and waits for it no longer than the deadline. After a failure everything is refused: a write that hangs
@@ -26,6 +39,9 @@ func (g *diskGuard) write(what string, do func() error) error {
 	if g.broken.Load() {
 		return g.latch.get()
 	}
+	now := g.clock.Now()
+	g.waiting.Store(&now)
+	defer g.waiting.CompareAndSwap(&now, nil)
 	done := make(chan error, 1)
 	go func() { done <- do() }()
 	timer := g.timers.NewTimer(g.deadline)
@@ -42,11 +58,12 @@ func (g *diskGuard) write(what string, do func() error) error {
 }
 
 func (g *diskGuard) fail(what string, err error) *FaultError {
-	g.broken.Store(true)
-	return g.latch.report(&FaultError{
+	f := g.latch.report(&FaultError{
 		Cause: FaultStore, What: what, Err: err,
 		Advice: "check the disk and its free space, then start the server again; the data folder has what was acknowledged",
 	})
+	g.broken.Store(true)
+	return f
 }
 
 // logStore is the log as Raft writes it: it notes when entries were received, before they are stored, and writes under

@@ -127,7 +127,7 @@ func start(cfg Config, known *registry, parts Parts) (*Node, error) {
 		cfg: cfg, log: cfg.Logger, known: known, latch: newFaultLatch(), learnt: make(chan string, 1),
 		stopping: make(chan struct{}), finished: make(chan struct{}), release: func() error { return nil },
 	}
-	guard := &diskGuard{latch: n.latch, timers: cfg.Timers, deadline: cfg.StoreDeadline}
+	guard := &diskGuard{latch: n.latch, clock: cfg.Clock, timers: cfg.Timers, deadline: cfg.StoreDeadline}
 	store := &logStore{LogStore: parts.Logs, guard: guard, clock: cfg.Clock, appends: cfg.Appends, faults: cfg.Faults}
 	logs, err := raft.NewLogCache(logCacheSize, store)
 	if err != nil {
