@@ -21,7 +21,7 @@ func runScript(t *testing.T, path string, o scenario.Options) scenario.Result {
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
 	result, err := scenario.Run(strings.NewReader(string(data)), path, o)
-	if *update {
+	if *update && err == nil {
 		require.NoError(t, os.WriteFile(path, []byte(result.Script), 0o600))
 		result.Mismatches = nil
 	}
@@ -57,6 +57,20 @@ func TestScenariosExpectSomething(t *testing.T) {
 		result, err := scenario.Run(strings.NewReader(strings.ReplaceAll(string(data), "\n----\n", "\n----\nspoiled\n")), path, scenario.Options{})
 		require.NoError(t, err)
 		require.NotEmpty(t, result.Mismatches)
+	}
+}
+
+// TestEveryReasonIsReached fails on a reason that no script shows.
+func TestEveryReasonIsReached(t *testing.T) {
+	var all strings.Builder
+	for _, path := range scripts(t) {
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		all.Write(data)
+	}
+	require.NotEmpty(t, fsm.Reasons())
+	for _, r := range fsm.Reasons() {
+		require.Regexp(t, `[:=,] ?`+r.String()+`\b`, all.String(), "no script of testdata shows %s", r)
 	}
 }
 

@@ -149,10 +149,11 @@ func (a *args) token(w string) uint64 {
 	if w == "" || a.err != nil {
 		return 0
 	}
+	full := w
 	if !strings.Contains(w, ".") && w != "0" {
-		w = strconv.FormatUint(uint64(a.world.state.Meta().Generation), 10) + "." + w
+		full = strconv.FormatUint(uint64(a.world.state.Meta().Generation), 10) + "." + w
 	}
-	v, err := fsm.ParseToken(w)
+	v, err := fsm.ParseToken(full)
 	if err != nil {
 		a.fail("%s: want SEQUENCE or GENERATION.SEQUENCE", w)
 	}

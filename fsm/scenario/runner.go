@@ -44,21 +44,7 @@ func Run(r io.Reader, name string, o Options) (Result, error) {
 		return Result{}, fmt.Errorf("%s: %w", name, err)
 	}
 	run := runner{name: name, world: newWorld(o.Cell)}
-	for _, p := range pieces {
-		if p.block == nil {
-			run.out.line("%s", p.between.text)
-			continue
-		}
-		if err = run.block(p.block); err != nil {
-			break
-		}
-	}
-	run.result.Script = run.out.String()
-	run.result.Entries = run.world.index
-	if at := (lineError{}); errors.As(err, &at) {
-		err = fmt.Errorf("%s:%d: %s", name, at.number, at.text)
-	}
-	return run.result, err
+	return run.all(pieces)
 }
 
 // runner carries out one script.
@@ -68,6 +54,25 @@ type runner struct {
 	started bool
 	out     printer
 	result  Result
+}
+
+func (r *runner) all(pieces []piece) (Result, error) {
+	var err error
+	for _, p := range pieces {
+		if p.block == nil {
+			r.out.line("%s", p.between.text)
+			continue
+		}
+		if err = r.block(p.block); err != nil {
+			break
+		}
+	}
+	r.result.Script = r.out.String()
+	r.result.Entries = r.world.index
+	if at := (lineError{}); errors.As(err, &at) {
+		err = fmt.Errorf("%s:%d: %w", r.name, at.number, at.err)
+	}
+	return r.result, err
 }
 
 // block carries out a block, copies it, and compares its output.
@@ -105,7 +110,7 @@ func (r *runner) complain(s statement, err error, p *printer) error {
 	if at := (lineError{}); errors.As(err, &at) {
 		return err
 	}
-	return lineError{s.number, err.Error()}
+	return lineError{s.number, err}
 }
 
 func (r *runner) compare(b *block, got []string) {
@@ -143,7 +148,7 @@ func (r *runner) statement(s statement, p *printer) error {
 		return r.world.batch(c, s.inner, p)
 	}
 	if len(s.inner) > 0 {
-		return lineError{s.inner[0].number, "an indented line belongs to a batch, and the line above is none"}
+		return lineError{s.inner[0].number, errNotBatch}
 	}
 	v, err := verbNamed(c.verb)
 	if err != nil {
@@ -220,11 +225,11 @@ func (w *world) batch(outer call, inner []line, p *printer) error {
 	for _, l := range inner {
 		c, err := parseCall(l)
 		if err != nil {
-			return lineError{l.number, err.Error()}
+			return lineError{l.number, err}
 		}
 		proposal, err := w.proposal(c)
 		if err != nil {
-			return lineError{l.number, err.Error()}
+			return lineError{l.number, err}
 		}
 		done.calls, proposals = append(done.calls, c), append(proposals, proposal)
 	}

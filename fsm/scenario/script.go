@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -86,7 +87,7 @@ func (b *block) statements() ([]statement, error) {
 		case l.text[0] != ' ' && l.text[0] != '\t':
 			all = append(all, statement{line: l})
 		case len(all) == 0:
-			return nil, lineError{l.number, "an indented line belongs to a batch above it, and there is none"}
+			return nil, lineError{l.number, errNoBatch}
 		default:
 			last := &all[len(all)-1]
 			last.inner = append(last.inner, l)
@@ -95,10 +96,18 @@ func (b *block) statements() ([]statement, error) {
 	return all, nil
 }
 
-// lineError is a mistake in a script.
+// lineError is a mistake in a line of a script, or what came of the line.
 type lineError struct {
 	number int
-	text   string
+	err    error
 }
 
-func (e lineError) Error() string { return fmt.Sprintf("line %d: %s", e.number, e.text) }
+func (e lineError) Error() string { return fmt.Sprintf("line %d: %s", e.number, e.err) }
+
+// Unwrap gives the mistake without the line.
+func (e lineError) Unwrap() error { return e.err }
+
+var (
+	errNoBatch  = errors.New("an indented line belongs to a batch above it, and there is none")
+	errNotBatch = errors.New("an indented line belongs to a batch, and the line above is none")
+)

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -65,7 +66,12 @@ const (
 	bareVerb  = "bare"
 )
 
+var errBare = errors.New(bareVerb + " stands first in a script: here a cluster has begun already")
+
 func verbNamed(name string) (verb, error) {
+	if name == bareVerb {
+		return verb{}, errBare
+	}
 	var known []string
 	for _, v := range verbs() {
 		if v.name == name {
