@@ -56,7 +56,7 @@ replay: ## equal prefix, equal state hash, also through snapshot and restore at 
 
 .PHONY: lint
 lint: ## golangci-lint, buf lint and format, and that importing dispatcher links no SQL driver
-	$(TOOL) golangci-lint run $(PKGS)
+	$(TOOL) golangci-lint run --allow-parallel-runners $(PKGS)
 	$(TOOL) buf lint
 	$(TOOL) buf format --diff --exit-code
 	deps=$$(go list -deps ./dispatcher ./dispatcher/control); \
