@@ -37,11 +37,9 @@ func floatOrder(v float64) uint64 {
 	switch {
 	case math.IsNaN(v):
 		return canonicalNaN | signBit
-	case v == 0:
-		return signBit
 	case v < 0:
 		return ^math.Float64bits(v)
-	default:
+	default: // -0, too, for it is not below 0: it gets its sign bit back and so the order of 0
 		return math.Float64bits(v) | signBit
 	}
 }

@@ -16,6 +16,9 @@ var ErrNotClaimed = errors.New("sqltoken: the range is not claimed")
 type Config struct {
 	DB      Connector
 	Dialect Dialect
+	// Begin starts a transaction on a connection, for a database whose locks want a wait of their own; optional, by
+	// default the dialect's statement is executed once.
+	Begin func(context.Context, *sql.Conn) error
 	// Table is the downstream table's name as the fence rows hold it; Range the claimed keys.
 	Table string
 	Range Range
@@ -56,6 +59,12 @@ type Guard struct {
 func New(cfg Config) (*Guard, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
+	}
+	if cfg.Begin == nil {
+		cfg.Begin = func(ctx context.Context, conn *sql.Conn) error {
+			_, err := conn.ExecContext(ctx, cfg.Dialect.Begin)
+			return err
+		}
 	}
 	return &Guard{cfg: cfg}, nil
 }
@@ -210,7 +219,7 @@ func (g *Guard) transact(ctx context.Context, allow func() error, fn func(contex
 	}
 	// Close hands the connection back; after a commit its error must not make the write look failed.
 	defer func() { _ = conn.Close() }()
-	if _, err := conn.ExecContext(ctx, g.cfg.Dialect.Begin); err != nil {
+	if err := g.cfg.Begin(ctx, conn); err != nil {
 		abandon(ctx, conn)
 		return fmt.Errorf("begin: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -60,7 +61,7 @@ func untilKilled() error {
 }
 
 func childHold(path string) error {
-	db, err := sql.Open(driverName, dsn(path, 1000))
+	db, err := sql.Open(driverName, dsn(path, time.Second))
 	if err != nil {
 		return err
 	}

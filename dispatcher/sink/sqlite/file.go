@@ -8,14 +8,18 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	driver "modernc.org/sqlite"
 	codes "modernc.org/sqlite/lib"
+
+	"github.com/weir-project/weir/fence/clock"
 )
 
 // files are the open files of a sink, each with the number of its writers.
 type files struct {
-	busyMS int64
+	busy   time.Duration
+	timers clock.Timers
 
 	mu   sync.Mutex
 	open map[string]*file
@@ -26,7 +30,8 @@ type files struct {
 type file struct {
 	path  string
 	db    *sql.DB
-	users int
+	queue queue
+	users int // guarded by the mutex of files
 
 	wal sync.Mutex // guards tried
 	// tried: the write-ahead log was switched on, or could not be for good.
@@ -40,12 +45,12 @@ func (s *files) acquire(path string) (*file, error) {
 		f.users++
 		return f, nil
 	}
-	db, err := sql.Open(driverName, dsn(path, s.busyMS))
+	db, err := sql.Open(driverName, dsn(path, s.busy))
 	if err != nil {
 		return nil, explain(path, err)
 	}
 	db.SetMaxOpenConns(1)
-	f := &file{path: path, db: db, users: 1}
+	f := &file{path: path, db: db, users: 1, queue: queue{busy: s.busy, timers: s.timers}}
 	s.open[path] = f
 	return f, nil
 }
@@ -105,6 +110,15 @@ func (f *file) Conn(ctx context.Context) (*sql.Conn, error) {
 	return conn, nil
 }
 
+// begin starts a transaction with the file's write lock.
+func (f *file) begin(ctx context.Context, conn *sql.Conn) error { return f.queue.begin(ctx, conn) }
+
+// isBusy says whether another process had the lock.
+func isBusy(err error) bool {
+	e, ok := errors.AsType[*driver.Error](err)
+	return ok && e.Code()&0xFF == codes.SQLITE_BUSY
+}
+
 // switchToWAL is done once for a file. It is faster and lets readers read during writes; but two processes that switch
 // at the same time make each other busy at once, without a wait, and a file without it is as safe. So a busy file is
 // left as it is, and the next connection looks again.
@@ -116,7 +130,7 @@ func (f *file) switchToWAL(ctx context.Context, conn *sql.Conn) error {
 	}
 	var mode string
 	err := conn.QueryRowContext(ctx, "PRAGMA journal_mode = WAL").Scan(&mode)
-	if busy, ok := errors.AsType[*driver.Error](err); ok && busy.Code()&0xFF == codes.SQLITE_BUSY {
+	if isBusy(err) {
 		return nil
 	}
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -128,7 +129,7 @@ func dbPath(t *testing.T) string {
 // query reads the file through a connection of its own and prints each row.
 func query(t *testing.T, path, text string) []string {
 	t.Helper()
-	db, err := sql.Open(driverName, dsn(path, 5000))
+	db, err := sql.Open(driverName, dsn(path, 5*time.Second))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, db.Close()) }()
 	rows, err := db.QueryContext(context.Background(), text)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -90,6 +92,32 @@ func TestCloseEndsACallThatWaitsForTheLock(t *testing.T) {
 	require.ErrorIs(t, w.Close(), ErrClosed)
 }
 
+// TestCloseWaitsForARunningCall: once Close has returned nothing reaches the file, so it may not overtake a write that is
+// about to commit.
+func TestCloseWaitsForARunningCall(t *testing.T) {
+	path := dbPath(t)
+	w := open(t, newSink(t, Config{}), target{path: path})
+	claim(t, w, 1, 1, fsm.Position{})
+	write(t, w, 1, put(1, "a"))
+	closed := make(chan error, 1)
+	asked := 0
+	err := w.Write(t.Context(), dispatcher.Batch{Changes: []dispatcher.Change{put(1, "b")}, Resume: at(2)}, func() error {
+		if asked++; asked < 2 {
+			return nil
+		}
+		go func() { closed <- w.Close() }()
+		select {
+		case early := <-closed:
+			return errors.Join(errors.New("Close has returned before the write"), early)
+		case <-time.After(100 * time.Millisecond):
+			return nil
+		}
+	})
+	require.NoError(t, err)
+	require.NoError(t, <-closed)
+	require.Equal(t, []string{"1|b"}, query(t, path, "SELECT id, v FROM t"))
+}
+
 // TestKilledInTheMiddle: kill -9 at a random batch, right before its commit. Rows and resume position always agree, and
 // nothing that was committed before is lost.
 func TestKilledInTheMiddle(t *testing.T) {
@@ -130,4 +158,33 @@ func TestProcessesThatCreateTheFileTogether(t *testing.T) {
 	}
 	require.Equal(t, []string{"1", "2", "3", "4", "5", "6"}, query(t, path, "SELECT id FROM t ORDER BY id"))
 	require.Equal(t, []string{"6"}, query(t, path, "SELECT count(*) FROM weir_fence"))
+}
+
+// TestBusyWritersShareTheFile: three pools that write as fast as they can, as three processes would. When the first one
+// is through, nobody has been left standing; SQLite's own wait lets one writer starve for seconds.
+func TestBusyWritersShareTheFile(t *testing.T) {
+	const enough, fair = 120, 12
+	path := dbPath(t)
+	var written [3]atomic.Int64
+	var over atomic.Bool
+	var all sync.WaitGroup
+	for i := range written {
+		w := open(t, newSink(t, Config{}), target{path: path, span: between(1+i*1000, 1+(i+1)*1000)})
+		claim(t, w, uint64(i+1), 1, fsm.Position{})
+		all.Go(func() {
+			for n := 1; !over.Load(); n++ {
+				if err := w.Write(context.Background(), dispatcher.Batch{Changes: []dispatcher.Change{put(i*1000+n, "x")}, Resume: at(uint64(n))}, always); err != nil {
+					t.Error(err)
+					return
+				}
+				if written[i].Add(1) == enough {
+					over.Store(true)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for i := range written {
+		require.GreaterOrEqual(t, written[i].Load(), int64(fair), "writer %d", i)
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-project/weir/dispatcher"
+	"github.com/weir-project/weir/fence/clock"
 	"github.com/weir-project/weir/fence/sqltoken"
 	"github.com/weir-project/weir/fsm"
 )
@@ -18,6 +19,8 @@ type Config struct {
 	// BusyTimeout bounds the wait for the write lock that another process holds; DefaultBusyTimeout if zero. A wait ends
 	// with its context, too.
 	BusyTimeout time.Duration
+	// Timers makes the timers of that wait; [clock.SystemTimers] if nil.
+	Timers clock.Timers
 	// Clock reads CLOCK_BOOTTIME in nanoseconds, for the ledger; required for URIs with ledger=true only.
 	Clock func() int64
 	// OnWrite is told about every write, DDL and delete, accepted or not; optional, must not block.
@@ -80,7 +83,10 @@ func New(cfg Config) (*Sink, error) {
 	if cfg.BusyTimeout == 0 {
 		cfg.BusyTimeout = DefaultBusyTimeout
 	}
-	return &Sink{cfg: cfg, files: files{open: make(map[string]*file), busyMS: cfg.BusyTimeout.Milliseconds()}}, nil
+	if cfg.Timers == nil {
+		cfg.Timers = clock.SystemTimers{}
+	}
+	return &Sink{cfg: cfg, files: files{open: make(map[string]*file), busy: cfg.BusyTimeout, timers: cfg.Timers}}, nil
 }
 
 // Properties says that the sink is fenced.
@@ -112,6 +118,7 @@ func (s *Sink) Open(ctx context.Context, spec dispatcher.SinkSpec) (dispatcher.S
 	w := &writer{cfg: s.cfg, files: &s.files, file: f, spec: spec, table: table, ledger: loc.ledger}
 	w.guard, err = sqltoken.New(sqltoken.Config{
 		DB:      f,
+		Begin:   f.begin,
 		Dialect: sqltoken.SQLite(),
 		Table:   table,
 		Range:   sqltoken.Range{Start: spec.Span.Start, End: spec.Span.End},

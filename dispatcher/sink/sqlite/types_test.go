@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -43,7 +44,7 @@ func TestValuesRoundTripExactly(t *testing.T) {
 	path := dbPath(t)
 	w := open(t, newSink(t, Config{}), target{path: path})
 	claim(t, w, 1, 1, fsm.Position{})
-	db, err := sql.Open(driverName, dsn(path, 5000))
+	db, err := sql.Open(driverName, dsn(path, 5*time.Second))
 	require.NoError(t, err)
 	defer func() { require.NoError(t, db.Close()) }()
 	ts := uint64(0)
@@ -128,7 +129,7 @@ func TestTablesThatDoNotFit(t *testing.T) {
 		"id INTEGER PRIMARY KEY, v, extra DECIMAL DEFAULT 0": "",
 	} {
 		path := dbPath(t)
-		db, err := sql.Open(driverName, dsn(path, 5000))
+		db, err := sql.Open(driverName, dsn(path, 5*time.Second))
 		require.NoError(t, err)
 		_, err = db.ExecContext(t.Context(), "CREATE TABLE t ("+schema+")")
 		require.NoError(t, err)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/weir-project/weir/dispatcher"
 )
@@ -55,9 +56,9 @@ func invalid(uri, why string) error {
 }
 
 // dsn is the data source name of the driver for a file.
-func dsn(path string, busyMS int64) string {
+func dsn(path string, busy time.Duration) string {
 	u := url.URL{Scheme: "file", Path: path}
 	// FULL: a commit that was reported survives a power cut, also of the write-ahead log.
-	u.RawQuery = url.Values{"_pragma": {fmt.Sprintf("busy_timeout(%d)", busyMS), "synchronous(FULL)"}}.Encode()
+	u.RawQuery = url.Values{"_pragma": {fmt.Sprintf("busy_timeout(%d)", busy.Milliseconds()), "synchronous(FULL)"}}.Encode()
 	return u.String()
 }
