@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weir-project/weir/api/weirv1"
+	"github.com/weir-project/weir/fence/clock"
 )
 
 // AdmitOperator asks for an operator on one dispatcher.
@@ -71,6 +72,9 @@ func (c *Client) WaitOperator(ctx context.Context, id uint64) (*weirv1.Operator,
 	var seen *weirv1.Operator
 	for {
 		resp, err := c.operators.WaitOperator(ctx, &weirv1.WaitOperatorRequest{OpId: id, WaitMs: waitStep})
+		if err != nil && seen != nil && ctx.Err() != nil {
+			return seen, notEnded(ctx, seen)
+		}
 		if err != nil {
 			return seen, err
 		}
@@ -78,7 +82,8 @@ func (c *Client) WaitOperator(ctx context.Context, id uint64) (*weirv1.Operator,
 		if resp.GetEnded() {
 			return seen, nil
 		}
-		if ctx.Err() != nil {
+		// A server answers a little before the deadline: without a pause the rest of the time would go into asking.
+		if clock.Sleep(ctx, c.config.Timers, c.config.BackoffMin) != nil {
 			return seen, notEnded(ctx, seen)
 		}
 	}

@@ -56,6 +56,8 @@ type Limits struct {
 	Goodbye int
 	// Batch is the largest number of operators in one AdmitBatch; default 4,096.
 	Batch int
+	// Scan is how many dispatchers one page of a list looks at; default 200,000.
+	Scan int
 	// Streams bounds the calls under way on one connection; default 1,024.
 	Streams uint32
 	// Call bounds a call that comes without a deadline; default 10 s.
@@ -82,6 +84,9 @@ func (l Limits) withDefaults() Limits {
 	}
 	if l.Batch == 0 {
 		l.Batch = 4096
+	}
+	if l.Scan == 0 {
+		l.Scan = 200_000
 	}
 	if l.Streams == 0 {
 		l.Streams = 1024

@@ -10,12 +10,8 @@ import (
 	"github.com/weir-project/weir/fsm"
 )
 
-const (
-	// maxScan bounds how many dispatchers one page looks at.
-	maxScan = 200_000
-	// fewRows is how many rows of a table are sorted for a page rather than searched for.
-	fewRows = 10_000
-)
+// fewRows is how many rows of a table are sorted for a page rather than searched for.
+const fewRows = 10_000
 
 // dispatcherFilter is what a listing asks for, resolved in one view.
 type dispatcherFilter struct {
@@ -46,7 +42,7 @@ func (s *Server) ListDispatchers(
 		return nil, err
 	}
 	resp, size := &weirv1.ListDispatchersResponse{Header: header}, pageSize(req.GetPageSize())
-	for id, row := range filter.candidates(view, fsm.DispatcherID(after)) {
+	for id, row := range filter.candidates(view, fsm.DispatcherID(after), s.limits.Scan) {
 		if row == nil { // looked at enough for one page
 			resp.NextPageToken = numberPage(filters, uint64(id))
 			break
@@ -125,19 +121,21 @@ func (f dispatcherFilter) matches(view *fsm.View, row fsm.Dispatcher) bool {
 
 // candidates yields the rows after an id, by id, from the narrowest index there is. It bounds the work of one page: when
 // it has looked at enough it yields nil with the last id that it looked at.
-func (f dispatcherFilter) candidates(view *fsm.View, after fsm.DispatcherID) iter.Seq2[fsm.DispatcherID, *fsm.Dispatcher] {
+func (f dispatcherFilter) candidates(
+	view *fsm.View, after fsm.DispatcherID, scan int,
+) iter.Seq2[fsm.DispatcherID, *fsm.Dispatcher] {
 	if f.node && f.incarnation != 0 {
 		return f.sorted(view.DispatchersOn(f.incarnation), after)
 	}
 	if f.table != 0 {
-		if rows, few := firstRows(view.DispatchersOfTable(f.table)); few {
+		if rows, few := firstRows(view.DispatchersOfTable(f.table), min(fewRows, scan)); few {
 			return f.sorted(slices.Values(rows), after)
 		}
 	}
 	return func(yield func(fsm.DispatcherID, *fsm.Dispatcher) bool) {
 		last := view.Meta().LastDispatcher
 		for id := after + 1; id <= last; id++ {
-			if id-after > maxScan {
+			if id-after > fsm.DispatcherID(scan) {
 				yield(id-1, nil)
 				return
 			}
@@ -159,9 +157,9 @@ func (dispatcherFilter) sorted(rows iter.Seq[fsm.Dispatcher], after fsm.Dispatch
 }
 
 // firstRows collects the rows by id if they are few.
-func firstRows(seq iter.Seq[fsm.Dispatcher]) (rows []fsm.Dispatcher, few bool) {
+func firstRows(seq iter.Seq[fsm.Dispatcher], most int) (rows []fsm.Dispatcher, few bool) {
 	for row := range seq {
-		if len(rows) == fewRows {
+		if len(rows) == most {
 			return nil, false
 		}
 		rows = append(rows, row)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -112,7 +113,9 @@ func (s *Server) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		s.stop()
-		err = <-served
+		if err = <-served; errors.Is(err, grpc.ErrServerStopped) { // it was stopped before it began
+			err = nil
+		}
 	case err = <-served:
 		s.stop()
 	}

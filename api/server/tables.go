@@ -51,12 +51,12 @@ func (s *Server) ListTables(ctx context.Context, req *weirv1.ListTablesRequest) 
 	if err != nil {
 		return nil, err
 	}
-	resp, size, counted := &weirv1.ListTablesResponse{Header: header}, pageSize(req.GetPageSize()), uint32(0)
+	resp, size, counted := &weirv1.ListTablesResponse{Header: header}, pageSize(req.GetPageSize()), 0
 	for t := range view.Tables(feed.ID) {
 		if uint64(t.ID) <= after {
 			continue
 		}
-		if n := len(resp.GetTables()); n == size || counted > maxScan {
+		if n := len(resp.GetTables()); n == size || counted > s.limits.Scan {
 			resp.NextPageToken = numberPage(filters, uint64(resp.GetTables()[n-1].GetId()))
 			break
 		}
@@ -64,7 +64,7 @@ func (s *Server) ListTables(ctx context.Context, req *weirv1.ListTablesRequest) 
 		for range view.DispatchersOfTable(t.ID) {
 			dispatchers++
 		}
-		counted += dispatchers
+		counted += int(dispatchers)
 		resp.Tables = append(resp.Tables, tableRow(feed, t, dispatchers))
 	}
 	return resp, nil
