@@ -20,9 +20,9 @@ type cluster struct {
 }
 
 // newCluster has nodes n1 to n3 and a changefeed "shop" with one table "public.a" of so many spans.
-func newCluster(t testing.TB, spans int) *cluster {
-	t.Helper()
-	c := &cluster{t: t, s: fsm.New(), term: 1}
+func newCluster(tb testing.TB, spans int) *cluster {
+	tb.Helper()
+	c := &cluster{t: tb, s: fsm.New(), term: 1}
 	c.ok(&fsm.BeginTerm{Server: "s1"})
 	c.ok(&fsm.BeginGeneration{Generation: 1, Cluster: "test", Why: fsm.GenerationBootstrap})
 	for _, n := range []fsm.NodeName{"n1", "n2", "n3"} {
@@ -96,10 +96,10 @@ func (c *cluster) row(d fsm.DispatcherID) fsm.Dispatcher {
 	return row
 }
 
-func (c *cluster) expire(n fsm.NodeName) fsm.Verdict {
+func (c *cluster) expire(n fsm.NodeName) {
 	c.t.Helper()
 	node, _ := c.s.Node(n)
-	return c.ok(&fsm.ExpireNode{Node: n, Incarnation: node.Incarnation, ExpectTick: node.LastTick})
+	c.ok(&fsm.ExpireNode{Node: n, Incarnation: node.Incarnation, ExpectTick: node.LastTick})
 }
 
 func (c *cluster) add(d fsm.DispatcherID, to fsm.NodeName) fsm.Verdict {
@@ -107,9 +107,10 @@ func (c *cluster) add(d fsm.DispatcherID, to fsm.NodeName) fsm.Verdict {
 	return c.ok(&fsm.AdmitOperator{Op: fsm.OpAdd, Dispatcher: d, To: to})
 }
 
-func (c *cluster) move(d fsm.DispatcherID, from, to fsm.NodeName) fsm.Verdict {
+// move asks to move dispatcher 1.
+func (c *cluster) move(from, to fsm.NodeName) fsm.Verdict {
 	c.t.Helper()
-	return c.ok(&fsm.AdmitOperator{Op: fsm.OpMove, Dispatcher: d, From: from, To: to})
+	return c.ok(&fsm.AdmitOperator{Op: fsm.OpMove, Dispatcher: 1, From: from, To: to})
 }
 
 // report says something about (d, e); a position of zero is none.
@@ -187,13 +188,13 @@ func (c *cluster) restart() {
 	c.s = restoredFrom(c.t, c.s.View())
 }
 
-func restoredFrom(t testing.TB, v *fsm.View) *fsm.State {
-	t.Helper()
+func restoredFrom(tb testing.TB, v *fsm.View) *fsm.State {
+	tb.Helper()
 	var stream bytes.Buffer
-	require.NoError(t, logcodec.WriteSnapshot(&stream, v))
+	require.NoError(tb, logcodec.WriteSnapshot(&stream, v))
 	s, err := logcodec.ReadSnapshot(&stream)
-	require.NoError(t, err)
-	require.Equal(t, v.Hash(), s.Hash())
-	require.NoError(t, s.CheckInvariants())
+	require.NoError(tb, err)
+	require.Equal(tb, v.Hash(), s.Hash())
+	require.NoError(tb, s.CheckInvariants())
 	return s
 }

@@ -159,10 +159,9 @@ func TestField_B09c_StoppedOfWhatWasRemovedLongAgoIsNothing(t *testing.T) {
 		to := fsm.NodeName(fmt.Sprintf("n%d", 2+pick(2)))
 		batch := []fsm.Proposal{{Command: &fsm.Tick{ElapsedMS: 100, Base: c.inc("n1"), Bits: []byte{0b111}}}}
 		row := c.row(d)
-		switch owner, _ := c.s.NodeOf(row.Incarnation); row.Phase {
-		case fsm.Absent:
+		if owner, placed := c.s.NodeOf(row.Incarnation); !placed {
 			batch = append(batch, fsm.Proposal{Command: &fsm.AdmitOperator{Op: fsm.OpAdd, Dispatcher: d, To: to}})
-		default:
+		} else {
 			what := []fsm.ReportKind{fsm.ReportRunning, fsm.ReportStopped}[pick(2)]
 			batch = append(batch, fsm.Proposal{Command: &fsm.ReportPlacements{Node: owner.Name, Incarnation: row.Incarnation, Reports: []fsm.PlacementReport{
 				{PlacementPosition: fsm.PlacementPosition{Dispatcher: d, Epoch: row.Epoch}, What: what},
@@ -188,7 +187,7 @@ func TestField_B11_ADecisionFromAnOldListIsRefused(t *testing.T) {
 	e1 := c.runs(1, "n1")
 	list := c.row(1) // what the recovery loop has read
 	require.Equal(t, e1, list.Epoch)
-	c.move(1, "n1", "n2")
+	c.move("n1", "n2")
 	c.expire("n1")
 	require.Equal(t, fsm.ReportCounted, c.says(fsm.ReportRunning, 1, 0))
 	owner := c.row(1)
@@ -288,7 +287,7 @@ func requireReadsFit(t *testing.T, s *fsm.State) {
 // phases are the steps of every operator, each as a way to get there. The dispatcher is 1; what it runs on is n1 unless
 // its name says n2; a move goes from n1 to n2.
 func phases() map[string]func(c *cluster) {
-	moving := func(c *cluster) { c.runs(1, "n1"); c.move(1, "n1", "n2") }
+	moving := func(c *cluster) { c.runs(1, "n1"); c.move("n1", "n2") }
 	arriving := func(c *cluster) { moving(c); c.says(fsm.ReportStopped, 1, 0) }
 	cancel := func(c *cluster) { c.ok(&fsm.CancelOperator{Op: c.row(1).Slot}) }
 	return map[string]func(c *cluster){

@@ -375,7 +375,7 @@ func TestReview_R41_TheSetHashNamesWhatANodeHolds(t *testing.T) {
 	e3 := c.add(3, "n1").Facts.Epoch
 	require.Equal(t, fsm.Load{Placements: 3, Set: 2, SetHash: both}, c.s.Load(n1))
 	// Stopping that has run does, until the stop is counted; stopping that never ran does not.
-	c.move(1, "n1", "n2")
+	c.move("n1", "n2")
 	c.ok(&fsm.CancelOperator{Op: c.row(3).Slot})
 	require.Equal(t, fsm.Load{Placements: 3, Set: 2, SetHash: both}, c.s.Load(n1))
 	require.Equal(t, fsm.ReportCounted, c.report("n1", fsm.ReportStopped, 3, e3, 0))
@@ -397,7 +397,7 @@ func TestReview_R41_TheSetHashNamesWhatANodeHolds(t *testing.T) {
 func TestReview_R43_ALostIncarnationIsALostDestination(t *testing.T) {
 	c := newCluster(t, 1)
 	c.runs(1, "n1")
-	op := c.move(1, "n1", "n2").Facts.Operator
+	op := c.move("n1", "n2").Facts.Operator
 	c.expire("n2")
 	row, _ := c.s.Operator(op)
 	require.True(t, row.Aborting)
@@ -413,7 +413,7 @@ func TestReview_R43_ALostIncarnationIsALostDestination(t *testing.T) {
 	c.runs(1, "n2")
 
 	// Also when the destination only said goodbye, or was fenced and has not expired yet.
-	c.move(1, "n2", "n3")
+	c.move("n2", "n3")
 	c.ok(&fsm.FenceNode{Node: "n3"})
 	require.Equal(t, fsm.ReportCounted, c.says(fsm.ReportStopped, 1, 31))
 	require.Equal(t, fsm.Absent, c.row(1).Phase)

@@ -1,6 +1,9 @@
 package scenario
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // String shows where the output is another one: - lines were expected, + lines came.
 func (m Mismatch) String() string {
@@ -9,7 +12,7 @@ func (m Mismatch) String() string {
 	for _, d := range diff(m.Want, m.Got) {
 		p.line("%s", d)
 	}
-	return p.Builder.String()
+	return p.text()
 }
 
 // diff compares lines by their longest common subsequence.
@@ -18,9 +21,9 @@ func diff(want, got []string) []string {
 	for i := range common {
 		common[i] = make([]int, len(got)+1)
 	}
-	for i := len(want) - 1; i >= 0; i-- {
-		for j := len(got) - 1; j >= 0; j-- {
-			if want[i] == got[j] {
+	for i, w := range slices.Backward(want) {
+		for j, g := range slices.Backward(got) {
+			if w == g {
 				common[i][j] = common[i+1][j+1] + 1
 			} else {
 				common[i][j] = max(common[i+1][j], common[i][j+1])

@@ -9,18 +9,18 @@ import (
 )
 
 // printer collects lines.
-type printer struct{ strings.Builder }
+type printer struct{ lines []string }
 
 func (p *printer) line(format string, values ...any) {
-	fmt.Fprintf(p, format, values...)
-	p.WriteByte('\n')
+	p.lines = append(p.lines, fmt.Sprintf(format, values...))
 }
 
-func (p *printer) lines() []string {
-	if p.Len() == 0 {
-		return nil
+// text is all lines, each with its end.
+func (p *printer) text() string {
+	if len(p.lines) == 0 {
+		return ""
 	}
-	return strings.Split(strings.TrimSuffix(p.String(), "\n"), "\n")
+	return strings.Join(p.lines, "\n") + "\n"
 }
 
 // facts collects words of a line.

@@ -67,7 +67,7 @@ func (r *runner) all(pieces []piece) (Result, error) {
 			break
 		}
 	}
-	r.result.Script = r.out.String()
+	r.result.Script = r.out.text()
 	r.result.Entries = r.world.index
 	if at := (lineError{}); errors.As(err, &at) {
 		err = fmt.Errorf("%s:%d: %w", r.name, at.number, at.err)
@@ -94,10 +94,10 @@ func (r *runner) block(b *block) error {
 			break
 		}
 	}
-	r.out.line(separator)
-	r.out.WriteString(p.String())
+	r.out.line("%s", separator)
+	r.out.lines = append(r.out.lines, p.lines...)
 	if err == nil && b.expects {
-		r.compare(b, p.lines())
+		r.compare(b, p.lines)
 	}
 	return err
 }

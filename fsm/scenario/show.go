@@ -82,9 +82,6 @@ func showOperator(p *printer, v *fsm.View, op fsm.Operator) {
 // showOrders prints what a node has still to do, as the leader would tell it now.
 func showOrders(w *world, a *args, p *printer) error {
 	l := a.node()
-	if a.err != nil {
-		return nil
-	}
 	v := w.state.View()
 	word := wordsOf(v)
 	p.line("orders for %s term=%d index=%d", word.life(l.node, l.inc), v.Meta().Term, v.Meta().Index)
