@@ -237,8 +237,7 @@ func checkEntry(store *raftboltdb.BoltStore, index uint64) error {
 		return nil
 	}
 	_, err := logcodec.DecodeEntry(index, l.Term, l.Data)
-	var unknown *logcodec.UnknownCommandError
-	if errors.As(err, &unknown) {
+	if _, unknown := errors.AsType[*logcodec.UnknownCommandError](err); unknown {
 		return nil // not damage: it stops the server when it is applied, with the advice to upgrade
 	}
 	return err

@@ -260,11 +260,11 @@ func TestCluster_one_way_cuts_do_not_lose_what_was_acknowledged(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		_, err := old.Node().Propose(ctx, create("f", "r1", 0))
+		_, err := old.Node().Propose(ctx, create("f", "r1"))
 		require.Error(t, err)
 		c.Heal()
 		leader := c.Leader()
-		verdicts, err := leader.Node().Propose(t.Context(), create("f", "r1", 0))
+		verdicts, err := leader.Node().Propose(t.Context(), create("f", "r1"))
 		require.NoError(t, raftnode.Outcome(verdicts, err))
 		c.Settle()
 		require.Equal(t, raft.Leader, leader.Node().Raft().State())

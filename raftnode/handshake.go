@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"sync"
 
 	"github.com/weir-project/weir/fsm"
@@ -158,9 +159,7 @@ func (g *registry) joined(cluster string) error {
 func (g *registry) remember(change func(*identity)) error {
 	next := g.id
 	next.Peers = make(map[fsm.ServerID]string, len(g.id.Peers)+1)
-	for server, folder := range g.id.Peers {
-		next.Peers[server] = folder
-	}
+	maps.Copy(next.Peers, g.id.Peers)
 	change(&next)
 	if g.dir != "" {
 		if err := writeIdentity(g.dir, next); err != nil {

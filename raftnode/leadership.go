@@ -173,6 +173,8 @@ func (l *leadership) beginGeneration(ctx context.Context) error {
 	if view.Meta().Generation != 0 {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, 2*l.n.cfg.CommitTimeout)
+	defer cancel()
 	cluster := l.n.known.self().Cluster
 	if cluster == "" {
 		cluster = randomID()
@@ -222,10 +224,10 @@ func (l *leadership) giveUp(ctx context.Context, reason string) {
 		return
 	}
 	if hung := l.n.guard.hanging(); hung >= l.n.cfg.Timing.Lease() {
-		l.n.guard.fail(fmt.Sprintf("a write to the log has not returned for %v", hung), nil)
+		_ = l.n.guard.fail(fmt.Sprintf("a write to the log has not returned for %v", hung), nil)
 		return
 	}
-	l.n.latch.report(&FaultError{
+	_ = l.n.latch.report(&FaultError{
 		Cause: FaultLeadership, What: "this server can neither work as leader nor hand leadership over: " + reason,
 		Advice: "start it again; if it happens again, check its disk and its network",
 	})

@@ -77,8 +77,7 @@ func entryFault(l *raft.Log, err error) *FaultError {
 		What:   fmt.Sprintf("log entry %d of term %d cannot be applied by this version; nothing of it was applied", l.Index, l.Term),
 		Advice: "run the version of weir that the other servers run; if they are the same, move this data folder away and add the server anew under a new id",
 	}
-	var unknown *logcodec.UnknownCommandError
-	if errors.As(err, &unknown) {
+	if _, unknown := errors.AsType[*logcodec.UnknownCommandError](err); unknown {
 		f.Advice = "upgrade this server to the version of the others and start it again"
 	}
 	return f

@@ -3,6 +3,7 @@ package raftnode
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -138,7 +139,7 @@ func (p *proposer) run(ctx context.Context) {
 func (p *proposer) close() {
 	p.mu.Lock()
 	p.closed = true
-	left := append(p.urgent, p.queue...)
+	left := slices.Concat(p.urgent, p.queue)
 	p.urgent, p.queue = nil, nil
 	p.mu.Unlock()
 	for _, item := range left {

@@ -130,7 +130,7 @@ func (n *Node) learn(ctx context.Context) {
 	case <-ctx.Done():
 	case cluster := <-n.learnt:
 		if err := n.known.joined(cluster); err != nil {
-			n.latch.report(&FaultError{
+			_ = n.latch.report(&FaultError{
 				Cause: FaultStore, Err: err, What: "the cluster id cannot be written to the data folder",
 				Advice: "check the disk and its free space, then start the server again",
 			})

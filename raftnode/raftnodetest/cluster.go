@@ -206,6 +206,9 @@ func (c *Cluster) ended(s *Server) error {
 	case err := <-s.result:
 		s.wire = nil
 		s.node.Store(nil)
+		if errors.Is(err, raftnode.ErrClosed) {
+			return nil // it was ended before it began to run
+		}
 		return err
 	case <-timer.C():
 		c.tb.Fatalf("%s has not stopped after %v", s.ID, waitLimit)
