@@ -17,14 +17,14 @@ const (
 	SlotHeld // no operator, absent, a running removal holds (part of) the range
 )
 
-var slotNames = [...]string{
-	SlotFreeAbsent: "free/absent", SlotFreeRunning: "free/running", SlotAdd: "add", SlotMoveOrigin: "move/origin-stopping",
-	SlotMoveDestination: "move/destination-starting", SlotStop: "stop", SlotAborting: "aborting", SlotRemove: "remove",
-	SlotHeld: "held",
-}
-
 // String is the row's name.
-func (s Slot) String() string { return slotNames[s] }
+func (s Slot) String() string {
+	return wordOf([]string{
+		SlotFreeAbsent: "free/absent", SlotFreeRunning: "free/running", SlotAdd: "add",
+		SlotMoveOrigin: "move/origin-stopping", SlotMoveDestination: "move/destination-starting", SlotStop: "stop",
+		SlotAborting: "aborting", SlotRemove: "remove", SlotHeld: "held",
+	}, s)
+}
 
 // Ask is what is asked of a dispatcher.
 type Ask uint8
@@ -39,12 +39,13 @@ const (
 	ReqCancel
 )
 
-var askNames = [...]string{
-	ReqAdd: "add", ReqMove: "move", ReqMoveFrom: "move-from-nowhere", ReqRemove: "remove", ReqDrop: "drop", ReqCancel: "cancel",
-}
-
 // String is the column's name.
-func (a Ask) String() string { return askNames[a] }
+func (a Ask) String() string {
+	return wordOf([]string{
+		ReqAdd: "add", ReqMove: "move", ReqMoveFrom: "move-from-nowhere", ReqRemove: "remove", ReqDrop: "drop",
+		ReqCancel: "cancel",
+	}, a)
+}
 
 // rule is what a cell of the table says.
 type rule uint8

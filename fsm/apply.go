@@ -53,10 +53,6 @@ func (s *State) precheck(e Entry, p *Proposal) Verdict {
 
 // beforeBootstrap says whether a command makes sense in a cluster without a generation.
 func beforeBootstrap(c Command) bool {
-	switch c.Kind() {
-	case KindBeginTerm, KindBeginGeneration, KindAnnounceServer, KindTick:
-		return true
-	default:
-		return false
-	}
+	k := c.Kind()
+	return k == KindBeginTerm || k == KindBeginGeneration || k == KindAnnounceServer || k == KindTick
 }

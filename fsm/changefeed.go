@@ -149,7 +149,7 @@ func (s *State) tablesOfFeed(id ChangefeedID) []Table {
 }
 
 func (s *State) dropChangefeedIfEmpty(feed Changefeed) {
-	if _, some := s.tablesOf.first(uint64(feed.ID)); !some {
+	if !s.tablesOf.some(uint64(feed.ID)) {
 		s.dropChangefeed(feed)
 	}
 }

@@ -42,7 +42,7 @@ func (s *State) report(n Node, r *PlacementReport, x entryContext) Reason {
 	case r.What == ReportRunning && row.Phase == Starting:
 		s.placementRuns(row, x)
 	case r.What == ReportStopped, r.What == ReportStartFailed && row.Phase != Running:
-		if r.HasPosition && r.Position.Valid() {
+		if r.What == ReportStopped && r.HasPosition && r.Position.Valid() {
 			row.Position = row.Position.Max(r.Position)
 		}
 		s.placementEnded(row, endingOf(r, row.Phase), x)

@@ -21,14 +21,9 @@ const (
 	stageEnd = StageSyncPoint
 )
 
-var stageNames = [...]string{StageNone: "none", StageRows: "rows", StageDDL: "ddl", StageSyncPoint: "sync"}
-
 // String is the word used in scripts and messages.
 func (s Stage) String() string {
-	if int(s) < len(stageNames) {
-		return stageNames[s]
-	}
-	return "stage(" + strconv.Itoa(int(s)) + ")"
+	return wordOf([]string{StageNone: "none", StageRows: "rows", StageDDL: "ddl", StageSyncPoint: "sync"}, s)
 }
 
 // Position is a point of a source's order: everything up to and including Stage at TS is downstream. TS is opaque and in
@@ -79,9 +74,9 @@ func ParsePosition(s string) (Position, error) {
 		}
 		return At(ts), nil
 	}
-	for i, name := range stageNames {
-		if name == stage {
-			return Position{TS: ts, Stage: Stage(i)}, nil
+	for s := StageNone; s <= stageEnd; s++ {
+		if s.String() == stage {
+			return Position{TS: ts, Stage: s}, nil
 		}
 	}
 	return Position{}, fmt.Errorf("parse position %q: unknown stage %q, want none, rows, ddl or sync", s, stage)

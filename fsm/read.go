@@ -143,8 +143,7 @@ func (d *data) PendingCount(inc Incarnation) int {
 
 // HasPending says whether the incarnation has orders to carry out.
 func (d *data) HasPending(inc Incarnation) bool {
-	_, ok := d.pending.first(uint64(inc))
-	return ok
+	return d.pending.some(uint64(inc))
 }
 
 // HeldBy returns the removal that holds a part of the dispatcher's range, if one does: until it has ended the

@@ -1,7 +1,5 @@
 package fsm
 
-import "strconv"
-
 // Reason says how a command ended. The numbers are part of the log format (verdicts are remembered), the codes part of
 // the API: neither is ever changed or used again.
 type Reason uint8
@@ -52,33 +50,28 @@ const (
 	ReportStale
 )
 
-var reasonCodes = [...]string{
-	Accepted: "ACCEPTED", StaleTerm: "STALE_TERM", FeatureLevel: "FEATURE_LEVEL", NotBootstrapped: "NOT_BOOTSTRAPPED",
-	RequestTooOld: "REQUEST_TOO_OLD", RequestTooNew: "REQUEST_TOO_NEW", RequestIDReused: "REQUEST_ID_REUSED",
-	Malformed: "MALFORMED", LimitReached: "LIMIT_REACHED", AlreadyBootstrapped: "ALREADY_BOOTSTRAPPED",
-	UnknownNode: "UNKNOWN_NODE", NodeLive: "NODE_LIVE", NodeFenced: "NODE_FENCED", NodeExpired: "NODE_EXPIRED",
-	StaleIncarnation: "STALE_INCARNATION", StaleExpire: "STALE_EXPIRE", UnknownChangefeed: "UNKNOWN_CHANGEFEED",
-	ChangefeedExists: "CHANGEFEED_EXISTS", ChangefeedPaused: "CHANGEFEED_PAUSED",
-	ChangefeedNotPaused: "CHANGEFEED_NOT_PAUSED", ChangefeedRemoving: "CHANGEFEED_REMOVING",
-	UnknownTable: "UNKNOWN_TABLE", TableExists: "TABLE_EXISTS", UnknownDispatcher: "UNKNOWN_DISPATCHER",
-	EpochMismatch: "EPOCH_MISMATCH", OperatorExists: "OPERATOR_EXISTS", AlreadyOwned: "ALREADY_OWNED",
-	NotOwner: "NOT_OWNER", SameNode: "SAME_NODE", RangeRemoving: "RANGE_REMOVING", NoSuchOperator: "NO_SUCH_OPERATOR",
-	OperatorFinished: "OPERATOR_FINISHED", NotCancellable: "NOT_CANCELLABLE", ReportCounted: "REPORT_COUNTED",
-	ReportInert: "REPORT_INERT", ReportStale: "REPORT_STALE",
-}
-
 // String is the stable code.
 func (r Reason) String() string {
-	if int(r) < len(reasonCodes) && reasonCodes[r] != "" {
-		return reasonCodes[r]
-	}
-	return "REASON_" + strconv.Itoa(int(r))
+	return wordOf([]string{
+		Accepted: "ACCEPTED", StaleTerm: "STALE_TERM", FeatureLevel: "FEATURE_LEVEL", NotBootstrapped: "NOT_BOOTSTRAPPED",
+		RequestTooOld: "REQUEST_TOO_OLD", RequestTooNew: "REQUEST_TOO_NEW", RequestIDReused: "REQUEST_ID_REUSED",
+		Malformed: "MALFORMED", LimitReached: "LIMIT_REACHED", AlreadyBootstrapped: "ALREADY_BOOTSTRAPPED",
+		UnknownNode: "UNKNOWN_NODE", NodeLive: "NODE_LIVE", NodeFenced: "NODE_FENCED", NodeExpired: "NODE_EXPIRED",
+		StaleIncarnation: "STALE_INCARNATION", StaleExpire: "STALE_EXPIRE", UnknownChangefeed: "UNKNOWN_CHANGEFEED",
+		ChangefeedExists: "CHANGEFEED_EXISTS", ChangefeedPaused: "CHANGEFEED_PAUSED",
+		ChangefeedNotPaused: "CHANGEFEED_NOT_PAUSED", ChangefeedRemoving: "CHANGEFEED_REMOVING",
+		UnknownTable: "UNKNOWN_TABLE", TableExists: "TABLE_EXISTS", UnknownDispatcher: "UNKNOWN_DISPATCHER",
+		EpochMismatch: "EPOCH_MISMATCH", OperatorExists: "OPERATOR_EXISTS", AlreadyOwned: "ALREADY_OWNED",
+		NotOwner: "NOT_OWNER", SameNode: "SAME_NODE", RangeRemoving: "RANGE_REMOVING", NoSuchOperator: "NO_SUCH_OPERATOR",
+		OperatorFinished: "OPERATOR_FINISHED", NotCancellable: "NOT_CANCELLABLE", ReportCounted: "REPORT_COUNTED",
+		ReportInert: "REPORT_INERT", ReportStale: "REPORT_STALE",
+	}, r)
 }
 
 // Reasons lists every reason, in order.
 func Reasons() []Reason {
-	all := make([]Reason, 0, len(reasonCodes))
-	for r := Accepted; int(r) < len(reasonCodes); r++ {
+	var all []Reason
+	for r := Accepted; r <= ReportStale; r++ {
 		all = append(all, r)
 	}
 	return all

@@ -5,25 +5,14 @@ import "fmt"
 // Sentence says in one sentence what happened, who holds the thing, and what to do. It follows from the verdict alone,
 // so that a replayed answer reads as the first one did.
 func (v Verdict) Sentence() string {
-	f := v.Facts
-	switch v.Reason {
-	case Accepted:
-		return f.acceptedSentence()
-	case StaleTerm, FeatureLevel, NotBootstrapped, RequestTooOld, RequestTooNew, RequestIDReused, Malformed, LimitReached,
-		AlreadyBootstrapped:
-		return v.commonSentence()
-	case UnknownNode, NodeLive, NodeFenced, NodeExpired, StaleIncarnation, StaleExpire:
-		return v.nodeSentence()
-	case UnknownChangefeed, ChangefeedExists, ChangefeedPaused, ChangefeedNotPaused, ChangefeedRemoving, UnknownTable, TableExists:
-		return v.changefeedSentence()
-	case UnknownDispatcher, EpochMismatch, OperatorExists, AlreadyOwned, NotOwner, SameNode, RangeRemoving, NoSuchOperator,
-		OperatorFinished, NotCancellable:
-		return v.operatorSentence()
-	case ReportCounted, ReportInert, ReportStale:
-		return "this answers a single report, not a command"
-	default:
-		return "the reason " + v.Reason.String() + " is not known to this version"
+	for _, table := range []map[Reason]func(Facts) string{
+		commonSentences(), nodeSentences(), changefeedSentences(), operatorSentences(),
+	} {
+		if say, ok := table[v.Reason]; ok {
+			return say(v.Facts)
+		}
 	}
+	return "the reason " + v.Reason.String() + " is not known to this version"
 }
 
 func (f Facts) acceptedSentence() string {
@@ -40,30 +29,6 @@ func (f Facts) acceptedSentence() string {
 	}
 }
 
-func (v Verdict) commonSentence() string {
-	f := v.Facts
-	switch v.Reason {
-	case StaleTerm:
-		return fmt.Sprintf("the server that proposed this no longer leads: term %d of server %s counts; ask again with the same request id", f.Term, f.Server)
-	case FeatureLevel:
-		return fmt.Sprintf("this needs feature level %d, the %s is %d%s; upgrade every server first", f.Want, f.Limit, f.Have, of(" of ", string(f.Server)))
-	case NotBootstrapped:
-		return "the cluster has no generation yet; wait for its first leader, which starts it"
-	case RequestTooOld:
-		return fmt.Sprintf("the request was built at log time %d ms, and answers before %d ms may have been forgotten: it may have been carried out already; look, then ask with a new request id", f.Have, f.Want)
-	case RequestTooNew:
-		return fmt.Sprintf("the request says that it was built at log time %d ms, which is %d ms only now; build it again with the time of a fresh answer", f.Have, f.Want)
-	case RequestIDReused:
-		return fmt.Sprintf("the request id was used for another request, answered at entry %d; use a new id", f.Have)
-	case LimitReached:
-		return fmt.Sprintf("the limit of %s%s is reached: %d of %d; free some, or raise the limit by policy", f.Limit, of(" for node ", string(f.Node)), f.Have, f.Want)
-	case AlreadyBootstrapped:
-		return fmt.Sprintf("the cluster %s has generation %d already; nothing was changed", f.Detail, f.Have)
-	default:
-		return "the request is malformed: " + f.Detail + "; correct it and ask again"
-	}
-}
-
 func of(prefix, text string) string {
 	if text == "" {
 		return ""
@@ -71,69 +36,127 @@ func of(prefix, text string) string {
 	return prefix + text
 }
 
-func (v Verdict) nodeSentence() string {
-	f := v.Facts
-	switch v.Reason {
-	case UnknownNode:
-		return fmt.Sprintf("no node is named %s; list them with: weir node list", f.Node)
-	case NodeLive:
-		return fmt.Sprintf("node %s is live as incarnation %s; stop that process, or wait until its lease of %d ms is over", f.Node, f.Incarnation, f.LeaseMS)
-	case NodeFenced:
-		return fmt.Sprintf("node %s, incarnation %s, is fenced and takes no work; choose another node, or restart its process", f.Node, f.Incarnation)
-	case NodeExpired:
-		return fmt.Sprintf("incarnation %s of node %s has ended and owns nothing; choose another node, or register again", f.Incarnation, f.Node)
-	case StaleIncarnation:
-		return fmt.Sprintf("node %s is incarnation %s by now; an older one can do nothing any more and must register again", f.Node, f.Incarnation)
-	default:
-		return fmt.Sprintf("node %s was heard again at entry %d, so it is not expired", f.Node, f.Have)
+func commonSentences() map[Reason]func(Facts) string {
+	return map[Reason]func(Facts) string{
+		Accepted:      Facts.acceptedSentence,
+		ReportCounted: singleReport,
+		ReportInert:   singleReport,
+		ReportStale:   singleReport,
+		StaleTerm: func(f Facts) string {
+			return fmt.Sprintf("the server that proposed this no longer leads: term %d of server %s counts; ask again with the same request id", f.Term, f.Server)
+		},
+		FeatureLevel: func(f Facts) string {
+			return fmt.Sprintf("this needs feature level %d, the %s is %d%s; upgrade every server first", f.Want, f.Limit, f.Have, of(" of ", string(f.Server)))
+		},
+		NotBootstrapped: func(f Facts) string {
+			return "the cluster has no generation yet; wait for its first leader, which starts it"
+		},
+		RequestTooOld: func(f Facts) string {
+			return fmt.Sprintf("the request was built at log time %d ms, and answers before %d ms may have been forgotten: it may have been carried out already; look, then ask with a new request id", f.Have, f.Want)
+		},
+		RequestTooNew: func(f Facts) string {
+			return fmt.Sprintf("the request says that it was built at log time %d ms, which is %d ms only now; build it again with the time of a fresh answer", f.Have, f.Want)
+		},
+		RequestIDReused: func(f Facts) string {
+			return fmt.Sprintf("the request id was used for another request, answered at entry %d; use a new id", f.Have)
+		},
+		LimitReached: func(f Facts) string {
+			return fmt.Sprintf("the limit of %s%s is reached: %d of %d; free some, or raise the limit by policy", f.Limit, of(" for node ", string(f.Node)), f.Have, f.Want)
+		},
+		AlreadyBootstrapped: func(f Facts) string {
+			return fmt.Sprintf("the cluster %s has generation %d already; nothing was changed", f.Detail, f.Have)
+		},
+		Malformed: func(f Facts) string {
+			return "the request is malformed: " + f.Detail + "; correct it and ask again"
+		},
 	}
 }
 
-func (v Verdict) changefeedSentence() string {
-	f := v.Facts
-	switch v.Reason {
-	case UnknownChangefeed:
-		return fmt.Sprintf("no changefeed is named %s; list them with: weir changefeed list", f.Changefeed)
-	case ChangefeedExists:
-		return fmt.Sprintf("changefeed %s (number %d) exists; choose another name, or remove it first", f.Changefeed, f.ChangefeedID)
-	case ChangefeedPaused:
-		return fmt.Sprintf("changefeed %s is paused; resume it with: weir changefeed resume %s", f.Changefeed, f.Changefeed)
-	case ChangefeedNotPaused:
-		return fmt.Sprintf("changefeed %s is running already; nothing was changed", f.Changefeed)
-	case ChangefeedRemoving:
-		return fmt.Sprintf("changefeed %s is being removed; its name is free when its last dispatcher has stopped", f.Changefeed)
-	case UnknownTable:
-		return fmt.Sprintf("changefeed %s has no table %s; see its tables with: weir changefeed get %s", f.Changefeed, f.Table, f.Changefeed)
-	default:
-		return fmt.Sprintf("table %s of this sink is replicated by changefeed %s; drop it there first, or use another sink", f.Table, f.Changefeed)
+func singleReport(Facts) string { return "this answers a single report, not a command" }
+
+func nodeSentences() map[Reason]func(Facts) string {
+	return map[Reason]func(Facts) string{
+		UnknownNode: func(f Facts) string {
+			return fmt.Sprintf("no node is named %s; list them with: weir node list", f.Node)
+		},
+		NodeLive: func(f Facts) string {
+			return fmt.Sprintf("node %s is live as incarnation %s; stop that process, or wait until its lease of %d ms is over", f.Node, f.Incarnation, f.LeaseMS)
+		},
+		NodeFenced: func(f Facts) string {
+			return fmt.Sprintf("node %s, incarnation %s, is fenced and takes no work; choose another node, or restart its process", f.Node, f.Incarnation)
+		},
+		NodeExpired: func(f Facts) string {
+			return fmt.Sprintf("incarnation %s of node %s has ended and owns nothing; choose another node, or register again", f.Incarnation, f.Node)
+		},
+		StaleIncarnation: func(f Facts) string {
+			return fmt.Sprintf("node %s is incarnation %s by now; an older one can do nothing any more and must register again", f.Node, f.Incarnation)
+		},
+		StaleExpire: func(f Facts) string {
+			return fmt.Sprintf("node %s was heard again at entry %d, so it is not expired", f.Node, f.Have)
+		},
 	}
 }
 
-func (v Verdict) operatorSentence() string {
-	f := v.Facts
-	switch v.Reason {
-	case UnknownDispatcher:
-		return fmt.Sprintf("no dispatcher has number %d; list them with: weir dispatcher list", f.Dispatcher)
-	case EpochMismatch:
-		return fmt.Sprintf("dispatcher %d has epoch %s%s by now, not the one expected; look again before asking", f.Dispatcher, f.Epoch, of(" on node ", string(f.Node)))
-	case OperatorExists:
-		return fmt.Sprintf("%s %s%s was first and holds dispatcher %d; wait for it with: weir operator wait %s, or cancel it", f.OperatorKind, f.Operator, of(" to node ", string(f.Node)), f.Dispatcher, f.Operator)
-	case AlreadyOwned:
-		return fmt.Sprintf("dispatcher %d runs on node %s under epoch %s; use a move from that node", f.Dispatcher, f.Node, f.Epoch)
-	case NotOwner:
-		if f.Node == "" {
-			return fmt.Sprintf("no node owns dispatcher %d; use an add, or a move without an origin", f.Dispatcher)
-		}
-		return fmt.Sprintf("dispatcher %d runs on node %s under epoch %s, not on the origin named; name that node", f.Dispatcher, f.Node, f.Epoch)
-	case SameNode:
-		return fmt.Sprintf("dispatcher %d runs on node %s already; choose another destination", f.Dispatcher, f.Node)
-	case RangeRemoving:
-		return fmt.Sprintf("removal %s still holds keys of dispatcher %d's range%s; it can be placed when that has ended: weir operator wait %s", f.Operator, f.Dispatcher, of(", waiting for node ", string(f.Node)), f.Operator)
-	case NoSuchOperator:
-		return fmt.Sprintf("no operator has number %s, or it ended too long ago to be remembered; list them with: weir operator list", f.Operator)
-	case OperatorFinished:
-		return fmt.Sprintf("%s %s has ended already: %s%s; nothing was changed", f.OperatorKind, f.Operator, f.Result, of(", ", f.Detail))
-	default:
-		return fmt.Sprintf("%s %s cannot be cancelled: it ends by itself once dispatcher %d has stopped%s", f.OperatorKind, f.Operator, f.Dispatcher, of(" on node ", string(f.Node)))
+func changefeedSentences() map[Reason]func(Facts) string {
+	return map[Reason]func(Facts) string{
+		UnknownChangefeed: func(f Facts) string {
+			return fmt.Sprintf("no changefeed is named %s; list them with: weir changefeed list", f.Changefeed)
+		},
+		ChangefeedExists: func(f Facts) string {
+			return fmt.Sprintf("changefeed %s (number %d) exists; choose another name, or remove it first", f.Changefeed, f.ChangefeedID)
+		},
+		ChangefeedPaused: func(f Facts) string {
+			return fmt.Sprintf("changefeed %s is paused; resume it with: weir changefeed resume %s", f.Changefeed, f.Changefeed)
+		},
+		ChangefeedNotPaused: func(f Facts) string {
+			return fmt.Sprintf("changefeed %s is running already; nothing was changed", f.Changefeed)
+		},
+		ChangefeedRemoving: func(f Facts) string {
+			return fmt.Sprintf("changefeed %s is being removed; its name is free when its last dispatcher has stopped", f.Changefeed)
+		},
+		UnknownTable: func(f Facts) string {
+			return fmt.Sprintf("changefeed %s has no table %s; see its tables with: weir changefeed get %s", f.Changefeed, f.Table, f.Changefeed)
+		},
+		TableExists: func(f Facts) string {
+			return fmt.Sprintf("table %s of this sink is replicated by changefeed %s; drop it there first, or use another sink", f.Table, f.Changefeed)
+		},
+	}
+}
+
+func operatorSentences() map[Reason]func(Facts) string {
+	return map[Reason]func(Facts) string{
+		UnknownDispatcher: func(f Facts) string {
+			return fmt.Sprintf("no dispatcher has number %d; list them with: weir dispatcher list", f.Dispatcher)
+		},
+		EpochMismatch: func(f Facts) string {
+			return fmt.Sprintf("dispatcher %d has epoch %s%s by now, not the one expected; look again before asking", f.Dispatcher, f.Epoch, of(" on node ", string(f.Node)))
+		},
+		OperatorExists: func(f Facts) string {
+			return fmt.Sprintf("%s %s%s was first and holds dispatcher %d; wait for it with: weir operator wait %s, or cancel it", f.OperatorKind, f.Operator, of(" to node ", string(f.Node)), f.Dispatcher, f.Operator)
+		},
+		AlreadyOwned: func(f Facts) string {
+			return fmt.Sprintf("dispatcher %d runs on node %s under epoch %s; use a move from that node", f.Dispatcher, f.Node, f.Epoch)
+		},
+		NotOwner: func(f Facts) string {
+			if f.Node == "" {
+				return fmt.Sprintf("no node owns dispatcher %d; use an add, or a move without an origin", f.Dispatcher)
+			}
+			return fmt.Sprintf("dispatcher %d runs on node %s under epoch %s, not on the origin named; name that node", f.Dispatcher, f.Node, f.Epoch)
+		},
+		SameNode: func(f Facts) string {
+			return fmt.Sprintf("dispatcher %d runs on node %s already; choose another destination", f.Dispatcher, f.Node)
+		},
+		RangeRemoving: func(f Facts) string {
+			return fmt.Sprintf("removal %s still holds keys of dispatcher %d's range%s; it can be placed when that has ended: weir operator wait %s", f.Operator, f.Dispatcher, of(", waiting for node ", string(f.Node)), f.Operator)
+		},
+		NoSuchOperator: func(f Facts) string {
+			return fmt.Sprintf("no operator has number %s, or it ended too long ago to be remembered; list them with: weir operator list", f.Operator)
+		},
+		OperatorFinished: func(f Facts) string {
+			return fmt.Sprintf("%s %s has ended already: %s%s; nothing was changed", f.OperatorKind, f.Operator, f.Result, of(", ", f.Detail))
+		},
+		NotCancellable: func(f Facts) string {
+			return fmt.Sprintf("%s %s cannot be cancelled: it ends by itself once dispatcher %d has stopped%s", f.OperatorKind, f.Operator, f.Dispatcher, of(" on node ", string(f.Node)))
+		},
 	}
 }

@@ -35,10 +35,10 @@ func TestTheFirstMoveOfAllMoves(t *testing.T) {
 	require.Equal(t, OperatorExists, lost.Reason)
 	require.Equal(t, add.Facts.Operator, lost.Facts.Operator)
 
-	report := func(n NodeName, inc Incarnation, what ReportKind) Verdict {
+	report := func(n NodeName, inc Incarnation, what ReportKind) {
 		row, _ := s.Dispatcher(1)
-		return ok(&ReportPlacements{Node: n, Incarnation: inc, Reports: []PlacementReport{{
-			PlacementPosition: PlacementPosition{Dispatcher: 1, Epoch: row.Epoch, HasPosition: true, Position: At(uint64(index))}, What: what,
+		ok(&ReportPlacements{Node: n, Incarnation: inc, Reports: []PlacementReport{{
+			PlacementPosition: PlacementPosition{Dispatcher: 1, Epoch: row.Epoch, HasPosition: true, Position: At(index)}, What: what,
 		}}})
 	}
 	report("n1", n1, ReportRunning)

@@ -111,11 +111,11 @@ func (d *data) cloneData() data {
 		servers: d.servers.clone(), nodes: d.nodes.clone(), changefeeds: d.changefeeds.clone(), tables: d.tables.clone(),
 		dispatchers: d.dispatchers.clone(), operators: d.operators.clone(), finished: d.finished.clone(),
 		requests: d.requests.clone(), history: d.history.clone(),
-		derived: d.derived.clone(),
+		derived: d.cloneDerived(),
 	}
 }
 
-func (d *derived) clone() derived {
+func (d *derived) cloneDerived() derived {
 	return derived{
 		nodeOf: d.nodeOf.clone(), gone: d.gone.clone(), feeds: d.feeds.clone(), targets: d.targets.clone(),
 		tablesOf: d.tablesOf.clone(), spans: d.spans.clone(), loads: d.loads.clone(), placed: d.placed.clone(),

@@ -160,14 +160,13 @@ func newPairs() pairs            { return pairs{tree: btree.NewG(degree, lessPai
 func (p *pairs) clone() pairs    { return pairs{tree: p.tree.Clone()} }
 func (p *pairs) add(a, b uint64) { p.tree.ReplaceOrInsert(pair{a, b}) }
 func (p *pairs) del(a, b uint64) { p.tree.Delete(pair{a, b}) }
-func (p *pairs) len() int        { return p.tree.Len() }
 
-// first returns the lowest second number of a.
-func (p *pairs) first(a uint64) (b uint64, ok bool) {
-	for b = range p.of(a) {
-		return b, true
+// some says whether a has a second number.
+func (p *pairs) some(a uint64) bool {
+	for range p.of(a) {
+		return true
 	}
-	return 0, false
+	return false
 }
 
 // of yields the second numbers of a, ascending; the set must not change meanwhile.
@@ -192,7 +191,6 @@ func newLookup[K cmp.Ordered, V any]() lookup[K, V] {
 func (l *lookup[K, V]) clone() lookup[K, V] { return lookup[K, V]{tree: l.tree.Clone()} }
 func (l *lookup[K, V]) set(k K, v V)        { l.tree.ReplaceOrInsert(binding[K, V]{k, v}) }
 func (l *lookup[K, V]) del(k K)             { l.tree.Delete(binding[K, V]{key: k}) }
-func (l *lookup[K, V]) len() int            { return l.tree.Len() }
 
 func (l *lookup[K, V]) get(k K) (v V, ok bool) {
 	b, ok := l.tree.Get(binding[K, V]{key: k})
@@ -221,7 +219,6 @@ func lessRange(x, y heldRange) bool {
 func newRangeIndex() rangeIndex         { return rangeIndex{tree: btree.NewG(degree, lessRange)} }
 func (r *rangeIndex) clone() rangeIndex { return rangeIndex{tree: r.tree.Clone()} }
 func (r *rangeIndex) add(h heldRange)   { r.tree.ReplaceOrInsert(h) }
-func (r *rangeIndex) len() int          { return r.tree.Len() }
 
 // del removes the range if it is h's.
 func (r *rangeIndex) del(h heldRange) {
@@ -269,4 +266,12 @@ func (s *spanIndex) of(t TableID) iter.Seq[DispatcherID] {
 	return func(yield func(DispatcherID) bool) {
 		s.tree.AscendGreaterOrEqual(spanKey{table: t}, func(k spanKey) bool { return k.table == t && yield(k.id) })
 	}
+}
+
+// some says whether the table has a dispatcher.
+func (s *spanIndex) some(t TableID) bool {
+	for range s.of(t) {
+		return true
+	}
+	return false
 }

@@ -113,7 +113,7 @@ func (s *State) startDrop(t Table, x entryContext) {
 
 // dropTableIfEmpty deletes a table that is being dropped once its last dispatcher is gone.
 func (s *State) dropTableIfEmpty(t Table) {
-	if _, some := s.firstOfTable(t.ID); some {
+	if s.spans.some(t.ID) {
 		return
 	}
 	if _, there := s.Table(t.ID); !there {
@@ -123,11 +123,4 @@ func (s *State) dropTableIfEmpty(t Table) {
 	if feed, _ := s.ChangefeedByID(t.Changefeed); feed.Status == ChangefeedIsRemoving {
 		s.dropChangefeedIfEmpty(feed)
 	}
-}
-
-func (s *State) firstOfTable(id TableID) (DispatcherID, bool) {
-	for d := range s.spans.of(id) {
-		return d, true
-	}
-	return 0, false
 }

@@ -89,8 +89,7 @@ func address() string {
 
 // reasonOf is the stable code of a client's error.
 func reasonOf(err error) string {
-	var e *client.Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*client.Error](err); ok {
 		return e.Reason
 	}
 	return ""

@@ -53,5 +53,5 @@ func identify(fd int) (dispatcher.LockIdentity, error) {
 	if err != nil {
 		return dispatcher.LockIdentity{}, fmt.Errorf("read boot id: %w", err)
 	}
-	return dispatcher.LockIdentity{BootID: strings.TrimSpace(string(boot)), Device: uint64(stat.Dev), Inode: stat.Ino}, nil
+	return dispatcher.LockIdentity{BootID: strings.TrimSpace(string(boot)), Device: stat.Dev, Inode: stat.Ino}, nil
 }
