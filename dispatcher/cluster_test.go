@@ -494,6 +494,10 @@ func TestAClockThatLiesIsCaughtAtTheSink(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 			return nil
 		})
+		w.hook(stageClaim, func(context.Context, func() error) error {
+			time.Sleep(7 * time.Millisecond) // longer than a write: the liar writes meanwhile
+			return nil
+		})
 		c := newSmallCluster(t)
 		c.feed(2)
 		liar := clock.NewSkewed(c.clk)

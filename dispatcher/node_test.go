@@ -407,6 +407,20 @@ func TestReportsAreRepeatedUntilAcknowledgedAlsoInTheNextSession(t *testing.T) {
 	})
 }
 
+func TestANewSessionRepeatsAtOnceWhatTheOldOneMayHaveLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, newWorld(tx(10, 1)), func(c *Config) { c.Limits.ReportRepeat = time.Hour })
+		r.leader.set(func() { r.leader.ackReports = false })
+		r.leader.order(startOrder(1, 50))
+		pass(time.Second)
+		r.leader.set(func() { r.leader.ackReports = true })
+		r.leader.current.Close()
+		pass(time.Second)
+		require.Equal(t, fsm.PairHash(1, 50), r.leader.heartbeat().SetHash)
+		require.NoError(t, r.stop())
+	})
+}
+
 func TestOneHangingStartDoesNotHoldUpTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(tx(10, 1))
@@ -488,4 +502,58 @@ func TestAGoodbyeForWhatHasEndedIsNoFailure(t *testing.T) {
 			require.Len(t, r.leader.goodbyes, 1)
 		})
 	}
+}
+
+func TestAnOrderBeforeTheGateIsOpenWaitsForIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(tx(10, 1))
+		l := newLeader(t)
+		l.acks = false
+		r := newRig(t, w, func(c *Config) { c.Dialer = l })
+		r.leader = l
+		l.order(startOrder(1, 50))
+		pass(300 * time.Millisecond)
+		require.Zero(t, w.count(stageSinkOpen))
+		require.Equal(t, "LEASE_NOT_YET_OPEN", l.heartbeat().GateReason)
+		l.set(func() { l.acks = true })
+		pass(time.Second)
+		require.Equal(t, justRunning, l.kinds(1, 50))
+		require.NoError(t, r.stop())
+	})
+}
+
+func TestAConfigurationIsRefusedWithWhatToSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		good := newRig(t, newWorld(), nil)
+		require.NoError(t, good.stop())
+		for want, spoil := range map[string]func(c *Config){
+			"Node, the lasting name": func(c *Config) { c.Node = "" },
+			"Dialer is not set":      func(c *Config) { c.Dialer = nil },
+			"Wall is not set":        func(c *Config) { c.Wall = nil },
+			"LEASE_TOO_LONG":         func(c *Config) { c.Timing.Lease = time.Hour },
+			"Limits.BatchRows is -1": func(c *Config) { c.Limits.BatchRows = -1 },
+		} {
+			cfg := good.node.cfg
+			spoil(&cfg)
+			_, err := New(cfg)
+			require.ErrorContains(t, err, want)
+		}
+	})
+}
+
+func TestBackoffGrowsIsBoundedAndSpreads(t *testing.T) {
+	least, most := 50*time.Millisecond, time.Second
+	seen := make(map[time.Duration]bool)
+	for n := 1; n < 100; n++ {
+		d := backoff("n1", n, least, most)
+		require.GreaterOrEqual(t, d, least/2)
+		require.LessOrEqual(t, d, most)
+		if n > 6 {
+			require.GreaterOrEqual(t, d, most/2)
+		}
+		seen[d] = true
+		require.Equal(t, d, backoff("n1", n, least, most))
+	}
+	require.Greater(t, len(seen), 50)
+	require.NotEqual(t, backoff("n1", 7, least, most), backoff("n2", 7, least, most))
 }

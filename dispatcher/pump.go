@@ -132,15 +132,19 @@ func (w *worker) batch() Batch {
 }
 
 func (w *worker) written(b Batch) {
-	committed := w.pending[len(w.pending)-1].CommitTimeMS
-	w.pending, w.rows, w.failures = nil, 0, 0
-	lag := int64(-1)
-	if committed > 0 {
-		lag = max(0, w.life.node.cfg.Wall()-committed)
+	var committed int64 // of the newest transaction whose source tells
+	for _, tx := range w.pending {
+		if tx.CommitTimeMS > 0 {
+			committed = tx.CommitTimeMS
+		}
 	}
+	w.pending, w.rows, w.failures = nil, 0, 0
 	w.note(func(s *WorkerStatus) {
-		s.Position, s.Positioned, s.LagMS, s.LastError, s.Idle = b.Resume, true, lag, "", false
+		s.Position, s.Positioned, s.LastError, s.Idle = b.Resume, true, "", false
 		s.Rows += uint64(len(b.Changes))
+		if committed > 0 {
+			s.LagMS = max(0, w.life.node.cfg.Wall()-committed)
+		}
 	})
 }
 

@@ -864,3 +864,40 @@ func TestAStalledClockEndsTheIncarnation(t *testing.T) {
 		require.NoError(t, r.stop())
 	})
 }
+
+// The lease runs short between two effects of one write: what was sent before may still land, so the next write waits.
+func TestAWriteCutShortByTheMarginIsWaitedOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const maxWrite = 500 * time.Millisecond
+		w := newWorld(tx(10, 1))
+		w.props = SinkProperties{MaxWriteMS: uint32(maxWrite.Milliseconds())}
+		var cut time.Time
+		w.hook(stageWrite, func(_ context.Context, allow func() error) error {
+			if !cut.IsZero() {
+				return nil
+			}
+			for { // effect after effect
+				cut = time.Now()
+				if err := allow(); err != nil {
+					return err
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		})
+		r := newRig(t, w, nil)
+		o := startOrder(1, 50)
+		o.Work.SinkFenced, o.Work.SinkMaxWriteMS = false, w.props.MaxWriteMS
+		r.leader.set(func() { r.leader.acks = false })
+		r.leader.order(o)
+		for cut.IsZero() || time.Since(cut) < 20*time.Millisecond {
+			pass(5 * time.Millisecond)
+		}
+		require.Equal(t, fence.Open, r.node.Status().Lease.State, "only the margin is over")
+		r.leader.set(func() { r.leader.acks = true })
+		pass(2 * time.Second)
+		require.Len(t, w.writes(), 1)
+		require.Equal(t, []Token{{50, 1}}, tokens(w.claims()), "the opening is the same")
+		require.GreaterOrEqual(t, w.writes()[0].at.Sub(cut), maxWrite)
+		require.NoError(t, r.stop())
+	})
+}
