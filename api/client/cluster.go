@@ -75,4 +75,3 @@ func (c *Client) at(
 	}
 	return nil
 }
-

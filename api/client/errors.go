@@ -91,8 +91,7 @@ func (e *Error) Number(fact string) uint64 {
 
 // Reason is the stable code of an error of this package; empty if it has none.
 func Reason(err error) string {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Reason
 	}
 	return ""

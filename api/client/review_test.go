@@ -15,8 +15,8 @@ import (
 	"github.com/weir-project/weir/fsm"
 )
 
-func request(h *weirv1.RequestHeader, dispatcher uint64, to string) *weirv1.AdmitOperatorRequest {
-	return &weirv1.AdmitOperatorRequest{Header: h, Operator: add(dispatcher, to)}
+func request(h *weirv1.RequestHeader, dispatcher uint64) *weirv1.AdmitOperatorRequest {
+	return &weirv1.AdmitOperatorRequest{Header: h, Operator: add(dispatcher, "n1")}
 }
 
 // forget makes the state machine forget every request that it knows.
@@ -38,14 +38,14 @@ func TestReview_R24_ALateRetryDoesNotTakeEffectAgain(t *testing.T) {
 		cl := c.Client()
 		h, err := cl.NewRequest(within(t, time.Second))
 		require.NoError(t, err)
-		first, err := cl.Admit(within(t, time.Second), request(h, 1, "n1"))
+		first, err := cl.Admit(within(t, time.Second), request(h, 1))
 		require.NoError(t, err)
 		c.Log.MustApply(t, &fsm.CancelOperator{Op: fsm.OpID(first.GetOpId())})
 		c.Log.Report(t, 1, fsm.ReportStopped)
 		forget(t, c)
 
 		before := c.Log.World()
-		_, err = cl.Admit(within(t, time.Second), request(h, 1, "n1"))
+		_, err = cl.Admit(within(t, time.Second), request(h, 1))
 		e := asError(t, err)
 		require.Equal(t, "REQUEST_TOO_OLD", e.Reason)
 		require.Equal(t, h.GetRequestId(), e.RequestID)
@@ -94,7 +94,7 @@ func TestReview_R24_AnIdleClientBuildsItsRequestAnew(t *testing.T) {
 
 		// A header of the caller's own is never changed: there may have been tries before.
 		old := &weirv1.RequestHeader{RequestId: "old", RequestTimeMs: 1}
-		_, err = cl.Admit(within(t, time.Second), request(old, 3, "n1"))
+		_, err = cl.Admit(within(t, time.Second), request(old, 3))
 		require.Equal(t, "REQUEST_TOO_OLD", asError(t, err).Reason)
 	})
 }
@@ -136,7 +136,7 @@ func TestReview_R24_StaleTermDoesNotBurnTheRequestID(t *testing.T) {
 		cl := c.Client()
 		h, err := cl.NewRequest(within(t, time.Second))
 		require.NoError(t, err)
-		a, err := cl.Admit(within(t, 10*time.Second), request(h, 1, "n1"))
+		a, err := cl.Admit(within(t, 10*time.Second), request(h, 1))
 		require.NoError(t, err)
 		require.False(t, a.GetReplayed())
 		require.Equal(t, 1, c.Log.Times(fsm.RequestID(h.GetRequestId())))
@@ -168,9 +168,9 @@ func TestReview_R24_AnIDThatIsUsedForTwoThingsIsNoticed(t *testing.T) {
 		cl := c.Client("s2")
 		h, err := cl.NewRequest(within(t, time.Second))
 		require.NoError(t, err)
-		_, err = cl.Admit(within(t, time.Second), request(h, 1, "n1"))
+		_, err = cl.Admit(within(t, time.Second), request(h, 1))
 		require.NoError(t, err)
-		_, err = cl.Admit(within(t, time.Second), request(h, 2, "n1"))
+		_, err = cl.Admit(within(t, time.Second), request(h, 2))
 		e := asError(t, err)
 		require.Equal(t, "REQUEST_ID_REUSED", e.Reason)
 		require.Equal(t, client.Rejected, e.Class)

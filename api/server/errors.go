@@ -60,9 +60,11 @@ type kind struct {
 	text   string        // sentence, if the error has none of its own
 }
 
+// soon is when to ask again after what passes by itself.
+const soon = 100 * time.Millisecond
+
 // kinds is the table of the API's own errors; that of verdicts is reasonCode.
 func kinds() map[Kind]kind {
-	const soon = 100 * time.Millisecond
 	return map[Kind]kind{
 		NotLeader: {
 			outcome.ReasonNotLeader, codes.FailedPrecondition, outcome.NotProposed, 0,

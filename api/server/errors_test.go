@@ -113,7 +113,7 @@ func TestEveryVerdictSurvivesTheWire(t *testing.T) {
 }
 
 func wantClass(r fsm.Reason) client.Class {
-	switch r {
+	switch r { //nolint:exhaustive // every other reason is a refusal that stands
 	case fsm.StaleTerm, fsm.NotBootstrapped:
 		return client.NotProposed
 	case fsm.Malformed:

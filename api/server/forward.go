@@ -118,4 +118,3 @@ func answerTypes() (map[string]protoreflect.MessageType, error) {
 	}
 	return types, nil
 }
-

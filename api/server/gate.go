@@ -50,8 +50,7 @@ func (s *Server) unary(
 
 // outgoing is the status of an error. One that the leader has made for a forwarded call stays as it is.
 func (s *Server) outgoing(err error, mutates bool) *status.Status {
-	var relayed *relayedError
-	if errors.As(err, &relayed) {
+	if relayed, ok := errors.AsType[*relayedError](err); ok {
 		return relayed.status
 	}
 	r := refuse(err, mutates)

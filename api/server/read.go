@@ -55,8 +55,7 @@ func (s *Server) staleView(ctx context.Context, minIndex uint64) (*fsm.View, *we
 
 // notReached says how far the state has got, unless the server is stopping.
 func notReached(err error, view *fsm.View, minIndex uint64) error {
-	var own *Error
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*Error](err); ok {
 		return own
 	}
 	return &Error{Kind: IndexNotReached, Have: view.Meta().Index, Want: minIndex, Err: err}

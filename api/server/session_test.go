@@ -128,11 +128,11 @@ func TestASessionMustSayWhoIsThere(t *testing.T) {
 
 // A session lives no longer than its term, its leader's contact and its server, even if what serves it does not notice.
 func TestASessionEndsWithItsTerm(t *testing.T) {
-	for name, end := range map[string]func(*testing.T, *apitest.Cluster){
-		"another leader":   func(_ *testing.T, c *apitest.Cluster) { c.Lead("s2") },
-		"a later term":     func(_ *testing.T, c *apitest.Cluster) { c.Lead("s1") },
-		"no contact":       func(_ *testing.T, c *apitest.Cluster) { c.Server("s1").SetContact(false) },
-		"the server stops": func(t *testing.T, c *apitest.Cluster) { require.NoError(t, c.Stop("s1")) },
+	for name, end := range map[string]func(*apitest.Cluster) error{
+		"another leader":   func(c *apitest.Cluster) error { c.Lead("s2"); return nil },
+		"a later term":     func(c *apitest.Cluster) error { c.Lead("s1"); return nil },
+		"no contact":       func(c *apitest.Cluster) error { c.Server("s1").SetContact(false); return nil },
+		"the server stops": func(c *apitest.Cluster) error { return c.Stop("s1") },
 	} {
 		for how, deaf := range map[string]bool{"served": false, "hung": true} {
 			t.Run(name+"/"+how, func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestASessionEndsWithItsTerm(t *testing.T) {
 					_, err := stream.Header()
 					require.NoError(t, err)
 					synctest.Wait()
-					end(t, c)
+					require.NoError(t, end(c))
 					time.Sleep(time.Second) // the node reads nothing meanwhile
 					select {
 					case <-gone:

@@ -25,7 +25,7 @@ const ClusterID = "test-cluster"
 
 // Cluster is a few servers over one log.
 type Cluster struct {
-	t   testing.TB
+	tb  testing.TB
 	Log *Log
 
 	mu      sync.Mutex // guards what follows
@@ -51,26 +51,26 @@ func Address(id fsm.ServerID) string { return string(id) + ":7000" }
 type Option func(*server.Config)
 
 // New starts servers s1, s2, ... of which s1 leads, over a log that has begun. They stop when the test ends.
-func New(t testing.TB, servers int, options ...Option) *Cluster {
-	t.Helper()
+func New(tb testing.TB, servers int, options ...Option) *Cluster {
+	tb.Helper()
 	c := &Cluster{
-		t: t, Log: NewLog(), servers: map[string]*Server{}, down: map[string]bool{}, mute: map[string]bool{},
+		tb: tb, Log: NewLog(), servers: map[string]*Server{}, down: map[string]bool{}, mute: map[string]bool{},
 	}
 	var ids []fsm.ServerID
 	for i := range servers {
 		ids = append(ids, fsm.ServerID(fmt.Sprintf("s%d", i+1)))
 	}
-	c.Log.begin(t, ids)
+	c.Log.begin(tb, ids)
 	for _, id := range ids {
 		c.start(id, ids, options)
 	}
 	c.Lead("s1")
-	t.Cleanup(c.stop)
+	tb.Cleanup(c.stop)
 	return c
 }
 
 func (c *Cluster) start(id fsm.ServerID, ids []fsm.ServerID, options []Option) {
-	c.t.Helper()
+	c.tb.Helper()
 	s := &Server{
 		Replica: &Replica{id: id, log: c.Log, members: ids, contact: true}, Address: Address(id),
 		listener: bufconn.Listen(1 << 16), done: make(chan error, 1),
@@ -85,7 +85,7 @@ func (c *Cluster) start(id fsm.ServerID, ids []fsm.ServerID, options []Option) {
 		o(&config)
 	}
 	api, err := server.New(config)
-	require.NoError(c.t, err)
+	require.NoError(c.tb, err)
 	s.API = api
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
@@ -100,7 +100,7 @@ func (c *Cluster) stop() {
 		s.cancel()
 	}
 	for _, s := range c.servers {
-		require.NoError(c.t, <-s.done)
+		require.NoError(c.tb, <-s.done)
 	}
 }
 
@@ -122,7 +122,7 @@ func (c *Cluster) Server(id fsm.ServerID) *Server {
 
 // Lead makes the server lead a new term, which begins at once; every other server knows.
 func (c *Cluster) Lead(id fsm.ServerID) {
-	c.Log.beginTerm(c.t, id)
+	c.Log.beginTerm(c.tb, id)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.servers {
@@ -172,7 +172,7 @@ func (c *Cluster) Dial(ctx context.Context, address string) (net.Conn, error) {
 
 // Client makes a client that knows the addresses of the servers with the ids, in that order; none: all of s1, s2, s3.
 func (c *Cluster) Client(ids ...fsm.ServerID) *client.Client {
-	c.t.Helper()
+	c.tb.Helper()
 	if len(ids) == 0 {
 		ids = c.Log.ids
 	}
@@ -185,21 +185,21 @@ func (c *Cluster) Client(ids ...fsm.ServerID) *client.Client {
 
 // ClientWith makes a client of a configuration.
 func (c *Cluster) ClientWith(config client.Config) *client.Client {
-	c.t.Helper()
+	c.tb.Helper()
 	config.Dial = c.Dial
 	cl, err := client.New(config)
-	require.NoError(c.t, err)
-	c.t.Cleanup(cl.Close)
+	require.NoError(c.tb, err)
+	c.tb.Cleanup(cl.Close)
 	return cl
 }
 
 // Conn connects straight to one server, without the client's care.
 func (c *Cluster) Conn(id fsm.ServerID) *grpc.ClientConn {
-	c.t.Helper()
+	c.tb.Helper()
 	cc, err := grpc.NewClient("passthrough:///"+Address(id),
 		grpc.WithContextDialer(c.Dial), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	require.NoError(c.t, err)
-	c.t.Cleanup(func() { _ = cc.Close() })
+	require.NoError(c.tb, err)
+	c.tb.Cleanup(func() { _ = cc.Close() })
 	return cc
 }
 

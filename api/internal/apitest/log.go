@@ -26,22 +26,22 @@ func NewLog() *Log {
 	return &Log{state: fsm.New(), hashes: map[uint64]fsm.Digest{}, entries: map[fsm.RequestID]int{}}
 }
 
-func (l *Log) begin(t testing.TB, ids []fsm.ServerID) {
-	t.Helper()
+func (l *Log) begin(tb testing.TB, ids []fsm.ServerID) {
+	tb.Helper()
 	l.ids = ids
-	l.beginTerm(t, ids[0])
-	l.MustApply(t, &fsm.BeginGeneration{Generation: 7, Cluster: ClusterID, Why: fsm.GenerationBootstrap})
+	l.beginTerm(tb, ids[0])
+	l.MustApply(tb, &fsm.BeginGeneration{Generation: 7, Cluster: ClusterID, Why: fsm.GenerationBootstrap})
 	for _, id := range ids {
-		l.MustApply(t, &fsm.AnnounceServer{Server: id, Address: Address(id), HighestLevel: 1})
+		l.MustApply(tb, &fsm.AnnounceServer{Server: id, Address: Address(id), HighestLevel: 1})
 	}
 }
 
-func (l *Log) beginTerm(t testing.TB, id fsm.ServerID) {
-	t.Helper()
+func (l *Log) beginTerm(tb testing.TB, id fsm.ServerID) {
+	tb.Helper()
 	l.mu.Lock()
 	l.term++
 	l.mu.Unlock()
-	l.MustApply(t, &fsm.BeginTerm{Server: id})
+	l.MustApply(tb, &fsm.BeginTerm{Server: id})
 }
 
 // Term is the newest term.
@@ -67,19 +67,19 @@ func (l *Log) Apply(proposals ...fsm.Proposal) []fsm.Verdict {
 }
 
 // MustApply applies a command that must be accepted.
-func (l *Log) MustApply(t testing.TB, command fsm.Command) fsm.Verdict {
-	t.Helper()
+func (l *Log) MustApply(tb testing.TB, command fsm.Command) fsm.Verdict {
+	tb.Helper()
 	v := l.Apply(fsm.Proposal{Command: command})[0]
-	require.True(t, v.OK(), "%T: %s", command, v.Sentence())
+	require.True(tb, v.OK(), "%T: %s", command, v.Sentence())
 	return v
 }
 
 // Pass lets state-machine time pass, in ticks of at most a second.
-func (l *Log) Pass(t testing.TB, ms uint64) {
-	t.Helper()
-	l.MustApply(t, &fsm.Tick{})
+func (l *Log) Pass(tb testing.TB, ms uint64) {
+	tb.Helper()
+	l.MustApply(tb, &fsm.Tick{})
 	for ; ms > 0; ms -= min(ms, fsm.MaxTickMS) {
-		l.MustApply(t, &fsm.Tick{ElapsedMS: uint32(min(ms, fsm.MaxTickMS))})
+		l.MustApply(tb, &fsm.Tick{ElapsedMS: uint32(min(ms, fsm.MaxTickMS))})
 	}
 }
 
@@ -141,33 +141,33 @@ func (l *Log) World() World {
 }
 
 // Seed makes a changefeed "feed" with the tables t (four spans) and u (one), and the live nodes n1, n2 and n3.
-func (l *Log) Seed(t testing.TB) {
-	t.Helper()
-	l.MustApply(t, &fsm.CreateChangefeed{
+func (l *Log) Seed(tb testing.TB) {
+	tb.Helper()
+	l.MustApply(tb, &fsm.CreateChangefeed{
 		Name: "feed", Source: "wal2json:x", Sink: "sqlite:y", SinkFenced: true,
 		Tables: []fsm.TableSpec{{Name: "t", SplitKeys: []string{"b", "c", "d"}}, {Name: "u"}},
 	})
 	for _, name := range []fsm.NodeName{"n1", "n2", "n3"} {
-		l.MustApply(t, &fsm.RegisterNode{Node: name, LeaseMS: 2000, ClockClass: 1, Protocol: 1})
+		l.MustApply(tb, &fsm.RegisterNode{Node: name, LeaseMS: 2000, ClockClass: 1, Protocol: 1})
 	}
 }
 
 // Run takes a dispatcher to Running on the node.
-func (l *Log) Run(t testing.TB, id fsm.DispatcherID, node fsm.NodeName) {
-	t.Helper()
-	l.MustApply(t, &fsm.AdmitOperator{Op: fsm.OpAdd, Dispatcher: id, To: node})
-	l.Report(t, id, fsm.ReportRunning)
+func (l *Log) Run(tb testing.TB, id fsm.DispatcherID, node fsm.NodeName) {
+	tb.Helper()
+	l.MustApply(tb, &fsm.AdmitOperator{Op: fsm.OpAdd, Dispatcher: id, To: node})
+	l.Report(tb, id, fsm.ReportRunning)
 }
 
 // Report reports the dispatcher's present placement.
-func (l *Log) Report(t testing.TB, id fsm.DispatcherID, what fsm.ReportKind) {
-	t.Helper()
+func (l *Log) Report(tb testing.TB, id fsm.DispatcherID, what fsm.ReportKind) {
+	tb.Helper()
 	v := l.View()
 	d, ok := v.Dispatcher(id)
-	require.True(t, ok)
+	require.True(tb, ok)
 	n, ok := v.NodeOf(d.Incarnation)
-	require.True(t, ok)
-	l.MustApply(t, &fsm.ReportPlacements{Node: n.Name, Incarnation: n.Incarnation, Reports: []fsm.PlacementReport{
+	require.True(tb, ok)
+	l.MustApply(tb, &fsm.ReportPlacements{Node: n.Name, Incarnation: n.Incarnation, Reports: []fsm.PlacementReport{
 		{PlacementPosition: fsm.PlacementPosition{Dispatcher: id, Epoch: d.Epoch}, What: what},
 	}})
 }

@@ -34,7 +34,9 @@ func ToPosition(p *weirv1.Position) (fsm.Position, error) {
 }
 
 // FromSpan spells a span.
-func FromSpan(s fsm.Span) *weirv1.Span { return &weirv1.Span{Start: []byte(s.Start), End: []byte(s.End)} }
+func FromSpan(s fsm.Span) *weirv1.Span {
+	return &weirv1.Span{Start: []byte(s.Start), End: []byte(s.End)}
+}
 
 // ToSpan reads a span.
 func ToSpan(s *weirv1.Span) fsm.Span {

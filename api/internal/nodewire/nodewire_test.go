@@ -91,7 +91,8 @@ func TestMessagesOfTheLeaderSurviveTheWire(t *testing.T) {
 
 func TestEveryPositionSurvivesTheWire(t *testing.T) {
 	for _, p := range []fsm.Position{
-		{}, position(0, fsm.StageRows), position(1, fsm.StageNone), position(1, fsm.StageRows), position(1, fsm.StageDDL),
+		{},
+		position(0, fsm.StageRows), position(1, fsm.StageNone), position(1, fsm.StageRows), position(1, fsm.StageDDL),
 		position(math.MaxUint64, fsm.StageSyncPoint),
 	} {
 		back, err := ToPosition(FromPosition(p))
