@@ -27,14 +27,25 @@ func refusedAnswer(err error, server string) history.Answer {
 }
 
 func infoAnswer(info *errdetails.ErrorInfo, message, server string) history.Answer {
-	facts := maps.Clone(info.GetMetadata())
-	a := history.Answer{Reason: info.GetReason(), Message: message, Server: server}
+	a := factsAnswer(info.GetReason(), message, info.GetMetadata())
+	a.Server = server
+	if a.Outcome == 0 { // a class that is not known here: anything may have happened
+		a.Outcome = history.Unknown
+	}
+	return a
+}
+
+// factsAnswer reads the facts of an error; the outcome is left unset if they have no class.
+func factsAnswer(reason, message string, told map[string]string) history.Answer {
+	facts := maps.Clone(told)
+	a := history.Answer{Reason: reason, Message: message}
 	switch facts["class"] {
 	case "rejected", "invalid":
 		a.Outcome = history.Rejected
 	case "not_proposed":
 		a.Outcome = history.NotProposed
-	default: // a fault, or a class that is not known here: anything may have happened
+	case "":
+	default: // a fault: anything may have happened
 		a.Outcome = history.Unknown
 	}
 	a.Replayed = facts["replayed"] == "true"

@@ -90,4 +90,3 @@ func (l *Links) learn(ms uint64) {
 		}
 	}
 }
-

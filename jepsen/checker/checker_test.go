@@ -53,6 +53,9 @@ func TestRealTimeOrder(t *testing.T) {
 	broken(t, checker.RealTime([]*history.Operation{op("a", 1, 5, 7), op("b", 6, 9, 6)}), "request a was answered at 5")
 	broken(t, checker.RealTime([]*history.Operation{op("a", 1, 5, 9), op("b", 2, 9, 8), op("c", 6, 7, 7)}), "request a")
 	clean(t, checker.RealTime([]*history.Operation{op("a", 1, 5, 7), op("b", 6, 9, 3, outcome(history.Unknown))}))
+	twins := []*history.Operation{op("a", 1, 9, 7), op("a", 6, 8, 7), op("b", 2, 5, 8)}
+	clean(t, checker.RealTime(twins))
+	broken(t, checker.RealTime(append(twins, op("c", 9, 12, 6))), "request a was answered at 8")
 }
 
 func TestUniqueEffects(t *testing.T) {
@@ -108,7 +111,9 @@ func TestOneOperator(t *testing.T) {
 
 func TestRaces(t *testing.T) {
 	loser := op("b", 2, 9, 8, rejected("OPERATOR_EXISTS", 70))
-	race := func(ops ...*history.Operation) []checker.Race { return []checker.Race{{Dispatcher: 1, Operations: ops}} }
+	race := func(ops ...*history.Operation) []checker.Race {
+		return []checker.Race{{Dispatcher: 1, Operations: ops}}
+	}
 	clean(t, checker.Races(race(op("a", 1, 5, 7), loser)))
 	broken(t, checker.Races(race(op("a", 1, 5, 7), op("b", 1, 5, 8))), "2 contenders were admitted")
 	broken(t, checker.Races(race(loser, loser)), "0 contenders were admitted")

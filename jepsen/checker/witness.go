@@ -12,12 +12,7 @@ import (
 // been answered cannot stand before it in the log. Operations of one entry have no order among them.
 func RealTime(ops []*history.Operation) *Report {
 	r := &Report{Check: "log order is real-time order"}
-	var decided []*history.Operation
-	for _, op := range ops {
-		if op.Answer.Outcome.Acknowledged() && op.Answer.Index > 0 {
-			decided = append(decided, op)
-		}
-	}
+	decided := requestsOf(ops)
 	slices.SortFunc(decided, func(a, b *history.Operation) int { return cmp.Compare(a.Answer.Index, b.Answer.Index) })
 	var latest *history.Operation // the latest call of a smaller index
 	for i := 0; i < len(decided); {
@@ -40,6 +35,34 @@ func RealTime(ops []*history.Operation) *Report {
 		i = end
 	}
 	return r
+}
+
+// requestsOf joins the operations of each request into one: it was called when the first of them was, and answered when
+// the first of them was. Only those that the log decided are returned.
+func requestsOf(ops []*history.Operation) []*history.Operation {
+	joined := map[string]*history.Operation{}
+	var decided []*history.Operation
+	calls := map[string]int64{}
+	for _, op := range ops {
+		if first, seen := calls[op.Request]; !seen || op.Call < first {
+			calls[op.Request] = op.Call
+		}
+	}
+	for _, op := range ops {
+		if !op.Answer.Outcome.Acknowledged() || op.Answer.Index == 0 {
+			continue
+		}
+		one, seen := joined[op.Request]
+		if !seen {
+			twin := *op
+			twin.Call = calls[op.Request]
+			one = &twin
+			joined[op.Request] = one
+			decided = append(decided, one)
+		}
+		one.Return = min(one.Return, op.Return)
+	}
+	return decided
 }
 
 // UniqueEffects checks that each request took effect once: twins have one verdict, and no two requests were given the

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
+// ID is the cluster's id.
+const ID = "jepsen"
+
 // serverArgs is the command line of a server.
 func (c *Cluster) serverArgs(i int) []string {
 	me := c.addresses[i]
-	args := []string{
-		"server", "--id", me.id, "--data-dir", c.DataDir(me.id), "--cluster", "jepsen",
-		"--raft-address", me.raft, "--grpc-address", me.grpc,
-	}
+	args := []string{"server", "--stop-on-stdin-eof", "--id", me.id, "--data", c.DataDir(me.id), "--cluster", ID}
 	for _, a := range c.addresses {
 		args = append(args, "--peer", a.id+"="+a.raft+"="+a.grpc)
 	}
@@ -30,7 +30,7 @@ func (c *Cluster) serverArgs(i int) []string {
 // agentArgs is the command line of an agent.
 func (c *Cluster) agentArgs(name string) []string {
 	return c.withLogLevel([]string{
-		"agent", "--node", name, "--data-dir", c.DataDir(name), "--cluster", "jepsen",
+		"agent", "--stop-on-stdin-eof", "--node", name, "--data", c.DataDir(name), "--cluster", ID,
 		"--servers", strings.Join(c.Addresses(), ","), "--ledger", c.Ledger(name),
 	})
 }

@@ -72,6 +72,10 @@ func (p *Process) Start() error {
 	if _, err := fmt.Fprintf(out, "==== %s starts at %d: %v\n", p.Name, history.Now(), cmd.Args); err != nil {
 		return fmt.Errorf("write log of %s: %w", p.Name, err)
 	}
+	// Nothing is ever written to the pipe: its end tells a child that the harness is gone, where the kernel does not.
+	if _, err := cmd.StdinPipe(); err != nil {
+		return fmt.Errorf("start %s: %w", p.Name, err)
+	}
 	if err := p.starts.start(cmd); err != nil {
 		return fmt.Errorf("start %s: %w", p.Name, err)
 	}

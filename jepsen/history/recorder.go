@@ -12,13 +12,14 @@ import (
 
 // Recorder collects operations while they happen. It is safe for concurrent use.
 type Recorder struct {
-	mu      sync.Mutex
-	next    int
-	open    map[int]*Operation
-	done    []*Operation
-	file    *os.File
-	encoder *json.Encoder
-	err     error
+	mu       sync.Mutex
+	next     int
+	open     map[int]*Operation
+	done     []*Operation
+	returned map[int]int64
+	file     *os.File
+	encoder  *json.Encoder
+	err      error
 }
 
 // NewRecorder writes each finished operation to a file as it ends.
@@ -27,7 +28,7 @@ func NewRecorder(path string) (*Recorder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create history: %w", err)
 	}
-	return &Recorder{open: map[int]*Operation{}, file: file, encoder: json.NewEncoder(file)}, nil
+	return &Recorder{open: map[int]*Operation{}, returned: map[int]int64{}, file: file, encoder: json.NewEncoder(file)}, nil
 }
 
 // Begin notes the call of an operation, of which Client, Spec, Request and the like are set.
@@ -62,6 +63,7 @@ func (r *Recorder) End(op *Operation, answer Answer) {
 	defer r.mu.Unlock()
 	op.Return, op.Answer = at, answer
 	delete(r.open, op.ID)
+	r.returned[op.ID] = at
 	r.done = append(r.done, op)
 	if err := r.encoder.Encode(op); err != nil && r.err == nil {
 		r.err = fmt.Errorf("write history: %w", err)
@@ -116,4 +118,18 @@ func Read(path string) (list []*Operation, err error) {
 		}
 		list = append(list, op)
 	}
+}
+
+// Returned is when an operation returned, 0 if it is still open.
+func (r *Recorder) Returned(id int) int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.returned[id]
+}
+
+// Count is how many operations have begun.
+func (r *Recorder) Count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.next
 }

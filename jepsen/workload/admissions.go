@@ -1,0 +1,159 @@
+package workload
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/weir-project/weir/jepsen/caller"
+	"github.com/weir-project/weir/jepsen/history"
+)
+
+// Doer carries an operation out and records it.
+type Doer interface {
+	Do(ctx context.Context, r caller.Request, spec history.Spec) *history.Operation
+}
+
+// Client is one client of the workload.
+type Client struct {
+	Name string
+	Doer Doer
+	// Twin sends some of the requests a second time, through other connections.
+	Twin Doer
+	// Clock tells the log time that requests carry.
+	Clock func(context.Context) (uint64, error)
+	// NoCancel: this client cannot cancel.
+	NoCancel bool
+	Rand     *rand.Rand
+}
+
+// Admissions is many clients that race for the same dispatchers.
+type Admissions struct {
+	Clients []*Client
+	Board   *Board
+	// Rate is how many new requests a second all clients make together, at most.
+	Rate int
+	// TwinShare of 100 requests are sent twice on purpose.
+	TwinShare int
+
+	requests sync.Mutex
+	count    int
+}
+
+// Run asks until the context ends and returns when every client has had its last answer.
+func (a *Admissions) Run(ctx context.Context) error {
+	pace := NewPace(a.Rate)
+	var wait sync.WaitGroup
+	errs := make(chan error, len(a.Clients))
+	for _, c := range a.Clients {
+		wait.Go(func() {
+			for pace.Wait(ctx) {
+				if err := a.one(ctx, c); err != nil && ctx.Err() == nil {
+					errs <- err
+					return
+				}
+			}
+		})
+	}
+	wait.Wait()
+	close(errs)
+	return <-errs
+}
+
+// one makes one request. It is not cut off when the run ends: an answer that nobody waits for proves nothing.
+func (a *Admissions) one(ctx context.Context, c *Client) error {
+	spec, ok := a.choose(c)
+	if !ok {
+		return nil
+	}
+	now, err := c.Clock(ctx)
+	if err != nil {
+		return fmt.Errorf("client %s: %w", c.Name, err)
+	}
+	request := caller.Request{ID: a.name(c), TimeMS: now, Twin: c.Rand.IntN(100) < a.TwinShare}
+	ctx = context.WithoutCancel(ctx)
+	var twin sync.WaitGroup
+	if request.Twin {
+		delay := time.Duration(c.Rand.IntN(40)) * time.Millisecond
+		twin.Go(func() {
+			time.Sleep(delay)
+			c.Twin.Do(ctx, request, spec)
+		})
+	}
+	op := c.Doer.Do(ctx, request, spec)
+	if op.Answer.Outcome == history.OK && op.Answer.Operator != 0 {
+		a.Board.Admitted(op.Answer.Operator)
+	}
+	twin.Wait()
+	return nil
+}
+
+func (a *Admissions) name(c *Client) string {
+	a.requests.Lock()
+	defer a.requests.Unlock()
+	a.count++
+	return fmt.Sprintf("%s-%d", c.Name, a.count)
+}
+
+// choose picks what to ask for: mostly moves and adds of the small dispatchers, which all clients race for.
+func (a *Admissions) choose(c *Client) (history.Spec, bool) {
+	r := c.Rand
+	if r.IntN(100) < 2 {
+		d, ok := a.Board.Any(r, Busy)
+		return history.Spec{Kind: history.Move, Dispatcher: d.ID, FromAny: true, To: a.Board.Node(r)}, ok
+	}
+	d, ok := a.Board.Any(r, Small)
+	if !ok {
+		return history.Spec{}, false
+	}
+	spec := history.Spec{Dispatcher: d.ID, To: a.Board.Node(r)}
+	switch dice := r.IntN(100); {
+	case dice < 35:
+		spec.Kind, spec.FromAny = history.Move, true
+	case dice < 55:
+		spec.Kind, spec.From = history.Move, d.Owner
+	case dice < 60:
+		spec.Kind = history.Move // from nowhere: acts as an add
+	case dice < 80 || c.NoCancel:
+		spec.Kind = history.Add
+	default:
+		operator, known := a.Board.Operator(r)
+		return history.Spec{Kind: history.Cancel, Operator: operator}, known
+	}
+	return spec, true
+}
+
+// Pace hands out turns at a rate; turns that were missed while nothing went are made up for, within a bound.
+type Pace struct {
+	mu     sync.Mutex
+	period time.Duration
+	next   time.Time
+}
+
+// NewPace hands out so many turns a second.
+func NewPace(rate int) *Pace {
+	return &Pace{period: time.Second / time.Duration(rate), next: time.Now()}
+}
+
+// Wait returns at the next turn; false when the context ends first.
+func (p *Pace) Wait(ctx context.Context) bool {
+	const behind = 2 * time.Second
+	p.mu.Lock()
+	now := time.Now()
+	if now.Sub(p.next) > behind {
+		p.next = now.Add(-behind)
+	}
+	at := p.next
+	p.next = p.next.Add(p.period)
+	p.mu.Unlock()
+	timer := time.NewTimer(time.Until(at))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return ctx.Err() == nil
+	}
+}
