@@ -231,7 +231,7 @@ func token(what, text string) (uint64, error) {
 // limitNote says that a list was cut.
 func (x *call) limitNote(more bool, shown int) {
 	if more {
-		x.note("weir: the first %d are shown; --limit 0 shows all", shown)
+		x.note("weir: there are more than these %d; --limit 0 shows all", shown)
 	}
 }
 

@@ -270,9 +270,10 @@ func waitFor(x *call, id uint64, limit time.Duration) error {
 		if o != nil {
 			last = show.OperatorRow(o)
 		}
-		switch e := explain(err); {
-		case err == nil:
+		if err == nil {
 			return x.ended(&last)
+		}
+		switch e := explain(err); {
 		case ctx.Err() != nil, e.Reason == client.ReasonStillRunning:
 			x.progress(&said, fmt.Sprintf("%s %s of dispatcher %d: %s", last.Kind, last.ID, last.Dispatcher, stateOf(&last)))
 		case e.Class == plane.NotReached:

@@ -26,7 +26,7 @@ func (c *scenarioRun) Run(x *call) error {
 	var first error
 	for _, name := range c.Files {
 		result, err := c.one(x, name)
-		if !c.Quiet {
+		if !c.Quiet && result.Script != "" {
 			if err := x.say("%s", strings.TrimRight(result.Script, "\n")); err != nil {
 				return err
 			}

@@ -116,7 +116,8 @@ func keyColumns(ctx context.Context, db *sql.DB, table string, head []string) (k
 func eachRow(ctx context.Context, db *sql.DB, table string, columns []string, visit func(row []string)) (err error) {
 	parts := make([]string, len(columns))
 	for i, c := range columns {
-		parts[i] = "CAST(" + quote(c) + " AS TEXT)"
+		// With its table: SQLite takes a quoted name alone, of a column that is not there, for a text.
+		parts[i] = "CAST(" + quote(table) + "." + quote(c) + " AS TEXT)"
 	}
 	rows, err := db.QueryContext(ctx, "SELECT "+strings.Join(parts, ", ")+" FROM "+quote(table)) //nolint:gosec // quoted names
 	if err != nil {

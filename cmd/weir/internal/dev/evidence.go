@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-project/weir/cmd/weir/internal/show"
@@ -32,7 +33,13 @@ type Handover struct {
 // String says what was handed over.
 func (h Handover) String() string {
 	return fmt.Sprintf("%s: %s %s from %s (epoch %s) to %s (epoch %s)",
-		h.Gap.Round(time.Microsecond), h.Table, h.Keys, h.Before, show.Token(h.From), h.After, show.Token(h.To))
+		h.Gap.Round(time.Microsecond), h.Table, h.Keys, nodeOf(h.Before), show.Token(h.From), nodeOf(h.After), show.Token(h.To))
+}
+
+// nodeOf is the node of a session, NODE/INCARNATION.
+func nodeOf(session string) string {
+	node, _, _ := strings.Cut(session, "/")
+	return node
 }
 
 // Evidence is what the sink recorded of who wrote when.

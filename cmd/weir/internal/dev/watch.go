@@ -13,7 +13,7 @@ const watchPeriod = 500 * time.Millisecond
 
 // expiredPatience is how long the newest incarnation of an agent whose process runs may be expired. A process that runs
 // registers anew at once.
-const expiredPatience = 3 * time.Second
+const expiredPatience = 1500 * time.Millisecond
 
 // startPatience is how long a process that was just started may take to be heard.
 const startPatience = 10 * time.Second
@@ -74,7 +74,7 @@ func (w *watcher) standsStill(n *weirv1.Node, pid int, now time.Time) string {
 		return "" // this is the row of the process before
 	}
 	lease, heard := time.Duration(n.GetLeaseMs())*time.Millisecond, n.GetLease()
-	if silent := time.Duration(heard.GetHeardAgeMs()) * time.Millisecond; heard != nil && silent > lease+lease/2 {
+	if silent := time.Duration(heard.GetHeardAgeMs()) * time.Millisecond; heard != nil && silent > lease+lease/4 {
 		s.wrong = time.Time{}
 		return fmt.Sprintf("has not been heard for %s, its lease is %s", silent.Round(time.Millisecond), lease)
 	}
