@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -380,7 +381,9 @@ func allowedCalls(members map[fsm.NodeName]*member) map[fsm.Span][]SinkCall {
 // overlap returns how often ranges changed hands, and the calls that were allowed after a newer owner had begun.
 func overlap(bySpan map[fsm.Span][]SinkCall) (handovers int, overlaps []SinkCall) {
 	for _, calls := range bySpan {
-		slices.SortFunc(calls, func(x, y SinkCall) int { return x.Token.Compare(y.Token) })
+		slices.SortFunc(calls, func(x, y SinkCall) int {
+			return cmp.Or(x.Token.Compare(y.Token), cmp.Compare(x.Begun.Boot, y.Begun.Boot))
+		})
 		last := clock.Reading{} // the newest Allowed of older epochs
 		var lastCall SinkCall
 		for i := 1; i < len(calls); i++ {
