@@ -36,14 +36,14 @@ type harness struct {
 	stepDowns []time.Duration
 }
 
-// inBubble runs a test in fake time, with a leader of term 1.
-func inBubble(t *testing.T, f func(t *testing.T, h *harness), changes ...func(*Config)) {
+// inBubble runs a test in fake time, with a leader of term 1. Inside, h.t is the test.
+func inBubble(t *testing.T, f func(h *harness), changes ...func(*Config)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		h := newHarness(t, changes...)
 		defer h.finish()
 		h.lead(1)
-		f(t, h)
+		f(h)
 	})
 }
 

@@ -101,11 +101,18 @@ func (k *link) next() (session.FromLeader, bool) {
 	return m, true
 }
 
+// acknowledge leaves an ack to be sent. One that has not been sent yet gives way; its time since the one before it is the
+// new one's as well.
 func (k *link) acknowledge(a session.Ack) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.last != nil || (k.ack != nil && k.ack.Seq >= a.Seq) {
+	switch {
+	case k.last != nil:
 		return
+	case k.ack != nil && k.ack.Seq >= a.Seq:
+		return
+	case k.ack != nil:
+		a.ElapsedNS += k.ack.ElapsedNS
 	}
 	k.ack = &a
 	signal(k.wake)

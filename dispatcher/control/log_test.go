@@ -23,6 +23,8 @@ type hooks struct {
 	answer func(fsm.Proposal) (fsm.Verdict, bool) // instead of applying it
 	before func(fsm.Proposal)                     // right before it is applied: puts others ahead of it
 	lose   func(fsm.Proposal) error               // instead of answering, after it was applied
+	// restamp breaks the contract of a proposer: what comes late is put under the term that is there by then.
+	restamp bool
 }
 
 // fakeLog is a Raft log of one server: it applies what is proposed to a real state machine, after the delays and with the
@@ -133,6 +135,11 @@ func (l *fakeLog) Propose(ctx context.Context, proposals ...fsm.Proposal) ([]fsm
 		h.before(first)
 	}
 	l.mu.Lock()
+	for i := range proposals {
+		if h.restamp {
+			proposals[i].Term = l.term
+		}
+	}
 	verdicts := l.apply(proposals)
 	l.mu.Unlock()
 	if h.lose != nil {

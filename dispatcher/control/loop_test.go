@@ -10,7 +10,8 @@ import (
 )
 
 func TestASoundNodeIsAcknowledgedAndPlaced(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		h.feed("a", 4)
 		n1, n2 := h.join("n1"), h.join("n2")
 		h.pass(5 * time.Second)

@@ -70,8 +70,8 @@ type outgoing struct {
 	strays map[session.Pair]struct{}
 	due    uint64 // index of the newest batch, 0 when nothing is ordered
 	seen   uint64 // index of the view looked at last
-	seenAt clock.Reading
-	dirty  bool // strays were added
+	dirty  bool   // strays were added
+	oldest mark   // the one that is to be repeated first; its round is 0 if there is none
 	round  uint64
 }
 
@@ -111,11 +111,12 @@ func (g *outgoing) stray(pairs []session.Pair) (added int) {
 // derive replaces the batch by what must be sent now; it returns how many orders that is.
 func (g *outgoing) derive(view *fsm.View, inc fsm.Incarnation, now clock.Reading) int {
 	index := view.Meta().Index
-	if index == g.seen && !g.dirty && clock.MinElapsed(g.seenAt, now) < repeatEvery {
+	repeat := g.oldest.round != 0 && clock.MinElapsed(g.oldest.at, now) >= repeatEvery
+	if index == g.seen && !g.dirty && !repeat {
 		return 0
 	}
 	g.takeBack()
-	g.seen, g.seenAt, g.dirty = index, now, false
+	g.seen, g.dirty, g.oldest = index, false, mark{}
 	if !view.HasPending(inc) && len(g.strays) == 0 {
 		clear(g.sent)
 		g.due = 0
@@ -155,10 +156,18 @@ func (g *outgoing) forget(found int) {
 	maps.DeleteFunc(g.sent, func(_ orderKey, m mark) bool { return m.round != g.round })
 }
 
+// mark notes when an order was sent that is not sent now.
+func (g *outgoing) mark(key orderKey, m mark) {
+	g.sent[key] = m
+	if g.oldest.round == 0 || clock.MinElapsed(m.at, g.oldest.at) > 0 {
+		g.oldest = m
+	}
+}
+
 func (g *outgoing) pack(meta fsm.Meta, orders []fsm.Order, now clock.Reading) int {
 	for part := range slices.Chunk(orders, ordersPerMessage) {
 		for _, o := range part {
-			g.sent[keyOf(o)] = mark{at: now, round: g.round}
+			g.mark(keyOf(o), mark{at: now, round: g.round})
 		}
 		g.batch = append(g.batch, session.Orders{Term: meta.Term, Index: meta.Index, Orders: part, More: true})
 	}
@@ -190,13 +199,15 @@ func (p *picker) pick(o fsm.Order) {
 	}
 	p.found++
 	m.round = p.out.round
-	p.out.sent[key] = m
 	if len(p.again) < ordersPerLook && clock.MinElapsed(m.at, p.now) >= repeatEvery {
 		p.again = append(p.again, o)
+		p.out.sent[key] = m
+		return
 	}
+	p.out.mark(key, m)
 }
 
 func (p *picker) chosen() []fsm.Order {
-	all := append(p.first, p.again...)
-	return all[:min(len(all), ordersPerLook)]
+	p.first = append(p.first, p.again...)
+	return p.first[:min(len(p.first), ordersPerLook)]
 }

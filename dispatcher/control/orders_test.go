@@ -12,7 +12,8 @@ import (
 
 // Orders are repeated until the state changes, and not after; what is new goes out at once.
 func TestOrdersAreRepeatedUntilTheStateChanges(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		h.log.hook(noScheduler())
 		h.feed("a", 2)
 		n := h.join("n1")
@@ -29,7 +30,7 @@ func TestOrdersAreRepeatedUntilTheStateChanges(t *testing.T) {
 		orders := n.got(isOrders)
 		for i, m := range orders {
 			require.Equal(t, uint64(1), m.Orders.Term)
-			require.Equal(t, p, session.Pair{Dispatcher: m.Orders.Orders[0].Dispatcher, Epoch: m.Orders.Orders[0].Epoch})
+			require.Equal(t, start, keyOf(m.Orders.Orders[0]))
 			if i > 0 {
 				require.Greater(t, m.Orders.Index, orders[i-1].Orders.Index, "a repetition comes from the newest state")
 			}
@@ -45,7 +46,8 @@ func TestOrdersAreRepeatedUntilTheStateChanges(t *testing.T) {
 
 // One new order must not repeat all the others.
 func TestANewOrderGoesOutAlone(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		h.log.hook(noScheduler())
 		h.feed("a", 50)
 		n := h.join("n1")
@@ -64,7 +66,8 @@ func TestANewOrderGoesOutAlone(t *testing.T) {
 
 // A message has a bound, and says when more of the same state follow.
 func TestOrdersOfALargeStateComeInBoundedMessages(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		h.log.hook(noScheduler())
 		const spans = 5_200
 		h.feed("a", spans)
@@ -97,7 +100,8 @@ func TestOrdersOfALargeStateComeInBoundedMessages(t *testing.T) {
 
 // A node that does not read gets, once it reads again, what the newest state says and nothing older; it delays nobody.
 func TestASlowSessionGetsTheNewestAndDelaysNobody(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		h.log.hook(noScheduler())
 		h.feed("a", 30)
 		slow, other := h.join("n1"), h.join("n2")
@@ -145,7 +149,8 @@ func TestASlowSessionGetsTheNewestAndDelaysNobody(t *testing.T) {
 
 // A new session of the same incarnation takes over, with everything that is still to do.
 func TestANewSessionTakesOver(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		h.log.hook(noScheduler())
 		h.feed("a", 1)
 		n := h.join("n1")
@@ -170,7 +175,8 @@ func TestANewSessionTakesOver(t *testing.T) {
 
 // A session whose stream breaks ends, and its node is expired when its lease is over, not before.
 func TestABrokenSessionEnds(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		n := h.join("n1")
 		h.pass(time.Second)
 		n.p.cut()
@@ -187,7 +193,8 @@ func TestABrokenSessionEnds(t *testing.T) {
 
 // Reports that would change nothing are acknowledged from the view; the others share one entry.
 func TestReportsThatChangeNothingNeedNoEntry(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		h.log.hook(noScheduler())
 		h.feed("a", 3)
 		n := h.join("n1")
@@ -226,7 +233,8 @@ func TestReportsThatChangeNothingNeedNoEntry(t *testing.T) {
 
 // Every report in every phase: what is found before the log is what Apply makes of it.
 func TestFindAgreesWithApply(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		require.ErrorIs(t, h.depose(), errCanceled)
 		n := h.register("n1")
 		h.register("n2")

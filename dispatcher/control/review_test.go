@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,48 +15,44 @@ import (
 // R2: the node's expiry is ahead of the tick that names it in the log. Both commit; the tick's verdict refuses the name,
 // and no ack may follow.
 func TestReview_R02_AnAckIsNotReleasedByATickThatRefusedTheNode(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		n, other := h.join("n1"), h.join("n2")
 		h.pass(time.Second)
 		var at time.Duration
 		h.log.hook(hooks{before: func(p fsm.Proposal) {
 			tick, ok := p.Command.(*fsm.Tick)
-			if !ok || at != 0 || !has(names(tick), n.inc) {
+			if !ok || at != 0 || !slices.Contains(names(tick), n.inc) {
 				return
 			}
 			at = h.now()
 			row := n.row()
+			h.log.freeze() // only the verdict tells: nothing else has looked at the state yet
 			v := h.log.do(&fsm.ExpireNode{Node: n.name, Incarnation: n.inc, ExpectTick: row.LastTick})
 			require.Equal(t, fsm.Accepted, v.Reason)
 		}})
 		h.pass(2 * time.Second)
 		require.NotZero(t, at, "a tick named the node behind its expiry")
+		h.log.thaw()
+		h.pass(100 * time.Millisecond)
 		require.Empty(t, n.got(func(m received) bool { return isAck(m) && m.at >= at }))
 		require.Equal(t, CloseStaleIncarnation, n.closed())
-		require.Equal(t, uint64(1), h.leader.Counters().RefusedNames)
+		require.Equal(t, uint64(1), h.leader.Counters().RefusedNames, "refused once, it is not named again")
 		require.NotEmpty(t, other.got(func(m received) bool { return isAck(m) && m.at > at }), "the tick counts for others")
 	})
-}
-
-func has[T comparable](all []T, x T) bool {
-	for _, y := range all {
-		if x == y {
-			return true
-		}
-	}
-	return false
 }
 
 // R3: ahead of a tick that names an incarnation, that incarnation expires and its node registers anew, as does another.
 // The name in the tick is a number that is never used again, so neither gets the tick nor the ack.
 func TestReview_R03_ATickNamesIncarnationsNeverSlots(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		n := h.join("n1")
 		h.pass(time.Second)
 		var again, m fsm.Incarnation
 		h.log.hook(hooks{before: func(p fsm.Proposal) {
 			tick, ok := p.Command.(*fsm.Tick)
-			if !ok || again != 0 || !has(names(tick), n.inc) {
+			if !ok || again != 0 || !slices.Contains(names(tick), n.inc) {
 				return
 			}
 			h.log.do(&fsm.ExpireNode{Node: n.name, Incarnation: n.inc, ExpectTick: n.row().LastTick})
@@ -70,7 +67,7 @@ func TestReview_R03_ATickNamesIncarnationsNeverSlots(t *testing.T) {
 		}
 		ticks, at := of[*fsm.Tick](h.log)
 		for i, tick := range ticks {
-			require.False(t, has(names(tick), again) || has(names(tick), m), "entry %d", at[i])
+			require.False(t, slices.Contains(names(tick), again) || slices.Contains(names(tick), m), "entry %d", at[i])
 		}
 		require.Equal(t, CloseStaleIncarnation, n.closed())
 	})
@@ -97,7 +94,8 @@ func TestReview_R03_BitmapsNameExactlyWhatWasCaptured(t *testing.T) {
 // R18: a node that lives but never confirms a stop is fenced by command: no tick names it any more, its acks end, and it
 // is expired once its lease is over, although its heartbeats go on.
 func TestReview_R18_AFencedNodeIsExpiredWhileItsHeartbeatsGoOn(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		h.log.hook(noScheduler())
 		h.feed("a", 1)
 		n := h.join("n1")
@@ -110,12 +108,20 @@ func TestReview_R18_AFencedNodeIsExpiredWhileItsHeartbeatsGoOn(t *testing.T) {
 		h.pass(10 * time.Second)
 		require.Equal(t, fsm.Stopping, h.dispatcher(1).Phase, "nobody hands work over without the owner's word")
 
-		fencedAt := h.now()
-		require.Equal(t, fsm.Accepted, h.log.do(&fsm.FenceNode{Node: "n1", Why: "does not stop"}).Reason)
+		fencedAt, fence := h.now(), h.log.do(&fsm.FenceNode{Node: "n1", Why: "does not stop"})
+		require.Equal(t, fsm.Accepted, fence.Reason)
 		h.pass(h.wait() - 500*time.Millisecond)
 		require.Equal(t, fsm.Stopping, h.dispatcher(1).Phase)
 		h.pass(time.Second)
 		require.Equal(t, fsm.NodeStatusExpired, n.row().Status)
+		ticks, at := of[*fsm.Tick](h.log)
+		named := 0
+		for i, tick := range ticks {
+			if at[i] > fence.Index && slices.Contains(names(tick), n.inc) {
+				named++
+			}
+		}
+		require.LessOrEqual(t, named, 1, "at most what had been captured")
 		require.Equal(t, fsm.Running, h.dispatcher(1).Phase, "the destination has it")
 		require.Empty(t, n.got(func(m received) bool { return isAck(m) && m.at > fencedAt+200*time.Millisecond }))
 		require.Equal(t, CloseStaleIncarnation, n.closed())
@@ -130,7 +136,8 @@ func TestReview_R19_ANodeThatIsHeardButOfNoUseExpires(t *testing.T) {
 		"standing still": func(n *fakeNode) { n.hung = true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, h *harness) {
+			inBubble(t, func(h *harness) {
+				t := h.t
 				h.log.hook(noScheduler())
 				h.feed("a", 2)
 				n := h.join("n1")
@@ -158,7 +165,8 @@ func TestReview_R19_ANodeThatIsHeardButOfNoUseExpires(t *testing.T) {
 // A node that carries out its orders is not standing still, however many come and however long they take to change the
 // state.
 func TestReview_R19_ANodeThatTakesNoteOfItsOrdersIsNotStandingStill(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		h.log.hook(noScheduler())
 		h.feed("a", 1)
 		n := h.join("n1")
@@ -174,7 +182,8 @@ func TestReview_R19_ANodeThatTakesNoteOfItsOrdersIsNotStandingStill(t *testing.T
 // R29 (a): a registration counts as the first tick. An incarnation that is never heard expires W after it, not at once
 // and not never.
 func TestReview_R29_AnIncarnationThatWasNeverHeardExpires(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		h.pass(10 * time.Second)
 		n := h.register("n1")
 		h.pass(h.wait() - 10*time.Millisecond)
@@ -186,7 +195,8 @@ func TestReview_R29_AnIncarnationThatWasNeverHeardExpires(t *testing.T) {
 
 // R29 (b): the entry that named a node is stored again later, after a truncation. The wait counts from then.
 func TestReview_R29_TheWaitCountsFromWhenTheEntryWasStoredAgain(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		n := h.register("n1")
 		first := h.log.index
 		require.ErrorIs(t, h.depose(), context.Canceled)
@@ -202,7 +212,8 @@ func TestReview_R29_TheWaitCountsFromWhenTheEntryWasStoredAgain(t *testing.T) {
 
 // R36: nodes that fall silent together are not expired together. Beyond the share one goes every two seconds.
 func TestReview_R36_MassExpiryIsSlowedDown(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		var nodes []*fakeNode
 		for _, name := range []fsm.NodeName{"n1", "n2", "n3", "n4"} {
 			nodes = append(nodes, h.join(name))
@@ -245,7 +256,8 @@ func TestReview_R38_AServerThatIsProvenStaleOrdersNothing(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, h *harness) {
+			inBubble(t, func(h *harness) {
+				t := h.t
 				h.log.hook(noScheduler())
 				h.feed("a", 1)
 				n := h.join("n1")
@@ -263,7 +275,8 @@ func TestReview_R38_AServerThatIsProvenStaleOrdersNothing(t *testing.T) {
 }
 
 func TestReview_R38_ANewerIncarnationOrGenerationProvesItToo(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		n := h.join("n1")
 		newer := n.hello()
 		newer.Incarnation++
@@ -290,7 +303,8 @@ func TestReview_R40_ALeaderWhoseTickDoesNotCommitGivesUp(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, h *harness) {
+			inBubble(t, func(h *harness) {
+				t := h.t
 				h.pass(3050 * time.Millisecond)
 				require.Empty(t, h.gaveUp())
 				h.log.hook(spoil)
@@ -306,7 +320,8 @@ func TestReview_R40_ALeaderWhoseTickDoesNotCommitGivesUp(t *testing.T) {
 }
 
 func TestReview_R40_SlowTicksAreNoReasonToGiveUp(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		n := h.join("n1")
 		h.log.hook(hooks{delay: func(fsm.Proposal) time.Duration { return 450 * time.Millisecond }})
 		h.pass(20 * time.Second)
@@ -319,7 +334,8 @@ func TestReview_R40_SlowTicksAreNoReasonToGiveUp(t *testing.T) {
 // R41: a node runs a pair that the state does not have there, and has no reason to report it. Its set hash gives it away:
 // the leader asks for the list and stops exactly that pair.
 func TestReview_R41_AnOrphanThatReportsNothingIsFoundAndStopped(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		h.log.hook(noScheduler())
 		h.feed("a", 2)
 		n := h.join("n1")
@@ -349,7 +365,8 @@ func TestReview_R41_AnOrphanThatReportsNothingIsFoundAndStopped(t *testing.T) {
 // R41: the state says Running and the node does not hold the pair. Nobody but the node may say that it has stopped: it is
 // ordered to stop the pair, answers so, and the dispatcher is free to be placed again.
 func TestReview_R41_WhatTheNodeDoesNotHoldIsOrderedToStop(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		h.log.hook(noScheduler())
 		h.feed("a", 2)
 		n := h.join("n1")
@@ -372,7 +389,8 @@ func TestReview_R41_WhatTheNodeDoesNotHoldIsOrderedToStop(t *testing.T) {
 // R41: between the question and the answer another dispatcher begins to run. The list does not have it, and it must not
 // be stopped.
 func TestReview_R41_WhatBeganToRunAfterTheQuestionIsLeftAlone(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		h.log.hook(noScheduler())
 		h.feed("a", 2)
 		n := h.join("n1")
@@ -399,7 +417,8 @@ func TestReview_R41_WhatBeganToRunAfterTheQuestionIsLeftAlone(t *testing.T) {
 
 // A stale "running" is answered by a stop for exactly that pair and an ack, without an entry.
 func TestAStaleRunningGetsAStopForExactlyThatPair(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		h.log.hook(noScheduler())
 		h.feed("a", 1)
 		n := h.join("n1")

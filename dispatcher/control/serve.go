@@ -57,6 +57,7 @@ func (r *reign) serve(ctx context.Context, k *link) error {
 	case <-ctx.Done():
 		k.close(serverStopping())
 	}
+	cancel() // no report is proposed while the last message waits
 	t := r.cfg.Timers.NewTimer(closeWithin)
 	defer t.Stop()
 	select {

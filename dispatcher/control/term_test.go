@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,7 +19,8 @@ var errCanceled = context.Canceled
 // B08: leadership goes while proposals are queued, orders are due, a stop is being reported and a node is falling silent,
 // and the leader learns of it two seconds late. Nothing it does meanwhile may count, and nothing happens afterwards.
 func TestField_B08_ALeaderOnItsWayOutChangesNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		h.feed("a", 3)
 		n, silent := h.join("n1"), h.join("n2")
 		h.pass(2 * time.Second)
@@ -81,7 +83,8 @@ func rowsOf(h *harness) (rows []fsm.Dispatcher) {
 
 // A term that is revoked ends at once, with proposals under way and nodes that read nothing.
 func TestATermEndsWithProposalsUnderWayAndNodesThatDoNotRead(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		n, stuck := h.join("n1"), h.join("n2")
 		h.pass(time.Second)
 		stuck.with(func() { stuck.stuck = true })
@@ -97,9 +100,40 @@ func TestATermEndsWithProposalsUnderWayAndNodesThatDoNotRead(t *testing.T) {
 	})
 }
 
+// Reports of a node that does not read still wait when the term ends; none of them is proposed any more.
+func TestReportsThatWaitAreNotProposedAfterTheTerm(t *testing.T) {
+	inBubble(t, func(h *harness) {
+		t := h.t
+		h.log.hook(noScheduler())
+		const spans = 3 * reportsPerEntry
+		h.feed("a", spans)
+		n := h.join("n1")
+		n.with(func() { n.deaf = true })
+		h.pass(time.Second)
+		var pairs []session.Pair
+		for id := range fsm.DispatcherID(spans) {
+			pairs = append(pairs, h.place(id+1, "n1"))
+		}
+		h.pass(time.Second)
+		n.with(func() { n.stuck = true })
+		h.pass(time.Second)
+		h.log.hook(hooks{delay: func(fsm.Proposal) time.Duration { return 30 * time.Millisecond }})
+		n.say(fsm.ReportRunning, pairs...)
+		h.pass(40 * time.Millisecond)
+		r := h.leader.current()
+		require.ErrorIs(t, h.depose(), errCanceled)
+		h.pass(time.Second)
+		entries, _ := of[*fsm.ReportPlacements](h.log)
+		require.Len(t, entries, 1, "the one that was on its way")
+		_, err := r.propose(h.ctx, byLeader, &fsm.Tick{})
+		require.ErrorIs(t, err, ErrTermOver)
+	})
+}
+
 // Leaders follow each other in one process, each with nothing of the one before.
 func TestTermsFollowEachOther(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		h.feed("a", 2)
 		n := h.join("n1")
 		for term := uint64(2); term < 6; term++ {
@@ -125,7 +159,8 @@ func TestTermsFollowEachOther(t *testing.T) {
 
 // State-machine time goes with the leader's clock, and stands still without a leader.
 func TestTicksCarryTheTimeBetweenThem(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		h.pass(5 * time.Second)
 		require.InDelta(t, 5_000, h.log.View().Meta().TimeMS, 101)
 		h.log.hook(hooks{delay: func(fsm.Proposal) time.Duration { return 333 * time.Millisecond }})
@@ -143,7 +178,8 @@ func TestTicksCarryTheTimeBetweenThem(t *testing.T) {
 
 // An ack needs an answer: a tick whose outcome is unknown releases nothing, even if it was applied.
 func TestATickWithoutAnAnswerReleasesNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		n := h.join("n1")
 		h.pass(time.Second)
 		h.log.hook(hooks{lose: func(fsm.Proposal) error { return errUnknown }})
@@ -156,9 +192,61 @@ func TestATickWithoutAnAnswerReleasesNothing(t *testing.T) {
 	})
 }
 
+// A tick that was put into the log under another term than the one it was thought of in is not this term's tick, even if
+// it was accepted.
+func TestATickOfAnotherTermReleasesNothing(t *testing.T) {
+	inBubble(t, func(h *harness) {
+		t := h.t
+		n := h.join("n1")
+		h.pass(time.Second)
+		var at time.Duration
+		h.log.hook(hooks{restamp: true, before: func(p fsm.Proposal) {
+			if tick, ok := p.Command.(*fsm.Tick); ok && at == 0 && slices.Contains(names(tick), n.inc) {
+				at = h.now()
+				h.log.begin("s2")
+			}
+		}})
+		h.pass(time.Second)
+		require.NotZero(t, at)
+		require.Empty(t, n.got(func(m received) bool { return isAck(m) && m.at >= at }))
+		require.ErrorIs(t, <-h.ended, ErrTermOver)
+	})
+}
+
+// The time in an ack is that between the captures of two ticks, however long either took to be applied: only then does
+// the node's own time between sending and receiving enclose it.
+func TestAcksCarryTheTimeBetweenCaptures(t *testing.T) {
+	inBubble(t, func(h *harness) {
+		t := h.t
+		n := h.join("n1")
+		captured := map[*fsm.Tick]time.Duration{}
+		h.log.hook(hooks{delay: func(p fsm.Proposal) time.Duration {
+			tick, ok := p.Command.(*fsm.Tick)
+			if !ok {
+				return 0
+			}
+			captured[tick] = h.now()
+			return time.Duration(len(captured)*61%250) * time.Millisecond
+		}})
+		h.pass(5 * time.Second)
+		at := map[uint64]time.Duration{}
+		ticks, indexes := of[*fsm.Tick](h.log)
+		for i, tick := range ticks {
+			at[indexes[i]] = captured[tick]
+		}
+		acks := n.got(isAck)
+		require.Greater(t, len(acks), 10)
+		for i := 2; i < len(acks); i++ {
+			want := at[acks[i].Ack.Index] - at[acks[i-1].Ack.Index]
+			require.Equal(t, uint64(want), acks[i].Ack.ElapsedNS)
+		}
+	})
+}
+
 // A session is refused with the reason that says what to do.
 func TestSessionsThatCannotBeOpened(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		n := h.register("n1")
 		for want, change := range map[string]func(*session.Hello){
 			CloseWrongCluster:     func(m *session.Hello) { m.Cluster = "elsewhere" },
@@ -182,7 +270,8 @@ func TestSessionsThatCannotBeOpened(t *testing.T) {
 
 // The end of the context that a session is served under closes it as SERVER_STOPPING.
 func TestAServerThatStopsClosesItsSessions(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		n := h.join("n1")
 		h.pass(time.Second)
 		h.stop()
@@ -195,7 +284,8 @@ func TestAServerThatStopsClosesItsSessions(t *testing.T) {
 // What Apply refuses is not proposed over and over: again at once when the dispatcher has changed, else after waits that
 // double.
 func TestARefusedPlanDoesNotLoop(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		h.feed("a", 1)
 		h.join("n1")
 		var asked []time.Duration
@@ -223,7 +313,8 @@ func TestARefusedPlanDoesNotLoop(t *testing.T) {
 
 // Nodes that cannot be reached get no work, although they have not expired yet.
 func TestNoWorkForNodesThatCannotBeReached(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		h.register("n0") // never opens a session
 		n1 := h.join("n1")
 		h.pass(time.Second)
@@ -235,7 +326,8 @@ func TestNoWorkForNodesThatCannotBeReached(t *testing.T) {
 
 // Progress is the owner's word under the current epoch, and nobody else's.
 func TestProgressIsTheOwnersWord(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		h.log.hook(noScheduler())
 		h.feed("a", 2)
 		n1, n2 := h.join("n1"), h.join("n2")
@@ -263,7 +355,8 @@ func TestProgressIsTheOwnersWord(t *testing.T) {
 }
 
 func TestLeasesDescribeTheNodes(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *harness) {
+	inBubble(t, func(h *harness) {
+		t := h.t
 		n := h.join("n1")
 		h.register("n2")
 		h.pass(time.Second)

@@ -95,11 +95,11 @@ func (w *world) report(inc fsm.Incarnation, id fsm.DispatcherID, what fsm.Report
 	}}})
 }
 
-// fail places a dispatcher and lets its start fail.
-func (w *world) fail(id fsm.DispatcherID, node string) {
+// failFirst places the first dispatcher on n1 and lets its start fail.
+func (w *world) failFirst() {
 	w.t.Helper()
-	inc := w.must(&fsm.AdmitOperator{Op: fsm.OpAdd, Dispatcher: id, To: fsm.NodeName(node)}).Facts.Incarnation
-	w.report(inc, id, fsm.ReportStartFailed)
+	inc := w.must(&fsm.AdmitOperator{Op: fsm.OpAdd, Dispatcher: 1, To: "n1"}).Facts.Incarnation
+	w.report(inc, 1, fsm.ReportStartFailed)
 }
 
 func (w *world) place(in scheduler.Input) scheduler.Plan {
