@@ -92,6 +92,7 @@ func (r *admitRace) prepare(ctx context.Context) error {
 	}
 	if _, err := r.admin.CreateChangefeed(ctx, &weirv1.CreateChangefeedRequest{
 		Name: raceFeed, Source: r.sourceURI(raceFeed + ".wal2json"), Sink: r.sinkURI(raceFeed + ".db"), SinkFenced: true,
+		Tables: []*weirv1.TableSpec{{Schema: "public", Name: "race000"}},
 	}); err != nil {
 		return fmt.Errorf("create changefeed: %w", err)
 	}

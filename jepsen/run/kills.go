@@ -145,9 +145,9 @@ func (k *kills) create(ctx context.Context, f *feed) error {
 	return nil
 }
 
-// makeClients makes nine that roam, three of them with the product's own client, and one pinned to each server.
+// makeClients makes fifteen that roam, five of them with the product's own client, and one pinned to each server.
 func (k *kills) makeClients() error {
-	const roaming, shipped = 9, 3
+	const roaming, shipped = 15, 5
 	for i := range roaming + len(k.servers) + 1 {
 		r := rand.New(rand.NewPCG(k.options.Seed, uint64(1000+i)))
 		name, pinned := fmt.Sprintf("roam%d", i+1), -1
@@ -215,7 +215,7 @@ func (k *kills) underLoad(ctx context.Context) (found []nemesis.Kill, elapsed ti
 	for _, f := range k.feeds {
 		background(func(ctx context.Context) error { return workload.Feed(ctx, f.log, f.rate) })
 	}
-	admissions := &workload.Admissions{Clients: k.clients, Board: k.board, Rate: 270, TwinShare: 20}
+	admissions := &workload.Admissions{Clients: k.clients, Board: k.board, Rate: 300, TwinShare: 20, Most: 45_000}
 	background(admissions.Run)
 	churner := &workload.Churner{Client: k.churner, Board: k.board, Changefeed: "churn", Pause: 300 * time.Millisecond}
 	for _, t := range k.feeds[2].tables {
@@ -305,7 +305,7 @@ func (k *kills) counts(found []nemesis.Kill, ops []*history.Operation, elapsed t
 	s.count("admissions decided a second", float64(len(decided))/elapsed.Seconds(), k.plan.admissions)
 	s.count("of them admitted a second", float64(admitted)/elapsed.Seconds(), k.plan.admissions/20)
 	s.count("rows a second in the busy log", float64(rows)/elapsed.Seconds(), k.plan.rows)
-	s.note("3 servers, 3 agents; %d clients (3 pinned, 3 with the product's own client), 20 %% of requests sent twice", len(k.clients))
+	s.note("3 servers, 3 agents; %d clients (3 pinned, 5 with the product's own client), 20 %% of requests sent twice", len(k.clients))
 	s.note("%d kill -9 in %.0f s, of which %d hit nothing and do not count", len(found), elapsed.Seconds(), missed)
 	leaders := slices.Sorted(maps.Keys(k.observer.leaders))
 	s.note("servers that led: %v", leaders)

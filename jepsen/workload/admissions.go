@@ -37,6 +37,9 @@ type Admissions struct {
 	Rate int
 	// TwinShare of 100 requests are sent twice on purpose.
 	TwinShare int
+	// Most is how many requests are made at most; 0: no bound. A cluster remembers a bounded number of answers, and all
+	// of them are asked for again after the run.
+	Most int
 
 	requests sync.Mutex
 	count    int
@@ -49,7 +52,7 @@ func (a *Admissions) Run(ctx context.Context) error {
 	errs := make(chan error, len(a.Clients))
 	for _, c := range a.Clients {
 		wait.Go(func() {
-			for pace.Wait(ctx) {
+			for pace.Wait(ctx) && !a.enough() {
 				if err := a.one(ctx, c); err != nil && ctx.Err() == nil {
 					errs <- err
 					return
@@ -88,6 +91,12 @@ func (a *Admissions) one(ctx context.Context, c *Client) error {
 	}
 	twin.Wait()
 	return nil
+}
+
+func (a *Admissions) enough() bool {
+	a.requests.Lock()
+	defer a.requests.Unlock()
+	return a.Most > 0 && a.count >= a.Most
 }
 
 func (a *Admissions) name(c *Client) string {
@@ -139,7 +148,7 @@ func NewPace(rate int) *Pace {
 
 // Wait returns at the next turn; false when the context ends first.
 func (p *Pace) Wait(ctx context.Context) bool {
-	const behind = 2 * time.Second
+	const behind = 4 * time.Second
 	p.mu.Lock()
 	now := time.Now()
 	if now.Sub(p.next) > behind {
