@@ -108,7 +108,7 @@ func badLine(err error) error {
 			help = node.FullPath() + " --help"
 		}
 	}
-	return &plane.Error{Class: plane.Usage, Text: err.Error() + "; see: " + help, Err: err}
+	return &plane.Error{Class: plane.Usage, Text: err.Error() + "; see: " + help} // not wrapped: it has an exit code of its own
 }
 
 type versionCmd struct{}

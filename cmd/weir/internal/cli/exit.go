@@ -24,10 +24,21 @@ const (
 	ExitUnknown    = 5 // it may have been carried out
 )
 
+// faultCodes are those of a server that must not go on, one for each cause.
+const faultCodes = 70
+
+type exitCoder interface {
+	error
+	ExitCode() int
+}
+
 // Code is the exit code for an error; 0 for none.
 func Code(err error) int {
 	if err == nil {
 		return ExitOK
+	}
+	if e, ok := errors.AsType[exitCoder](err); ok && e.ExitCode() >= faultCodes {
+		return e.ExitCode()
 	}
 	switch explain(err).Class {
 	case plane.Usage:
