@@ -148,6 +148,7 @@ func TestTrap_T10_a_snapshot_right_after_a_change_of_members(t *testing.T) {
 		c.Settle()
 		require.NoError(t, node.Raft().AddNonvoter("s9", "s9", 0, 0).Error())
 		require.NoError(t, node.Snapshot(t.Context()))
+		c.Eventually("the change of members counts as applied", func() bool { return node.Raft().LastIndex() == node.AppliedIndex() })
 		require.Len(t, node.Members(), 4)
 		require.NoError(t, node.Raft().RemoveServer("s9", 0, 0).Error())
 		require.NoError(t, node.Snapshot(t.Context()))
