@@ -10,8 +10,8 @@ import (
 	"github.com/weir-project/weir/fsm"
 )
 
-func report(d fsm.DispatcherID, e fsm.Epoch, what fsm.ReportKind) fsm.PlacementReport {
-	return fsm.PlacementReport{PlacementPosition: fsm.PlacementPosition{Dispatcher: d, Epoch: e}, What: what}
+var stoppedReport = fsm.PlacementReport{
+	PlacementPosition: fsm.PlacementPosition{Dispatcher: 1, Epoch: 50}, What: fsm.ReportStopped,
 }
 
 func ackOf(p session.Pair, what fsm.ReportKind) []session.ReportedPair {
@@ -38,7 +38,7 @@ func TestBookCountsFromTheAckOfRunningToTheAckOfStopped(t *testing.T) {
 	b.acked(mark{3, 101}, ackOf(p, fsm.ReportRunning)) // repeated
 	require.Equal(t, fsm.PairHash(1, 50), b.setHash)
 	require.EqualValues(t, 1, b.counted)
-	b.end(p, report(1, 50, fsm.ReportStopped))
+	b.end(p, stoppedReport)
 	require.Equal(t, fsm.PairHash(1, 50), b.setHash)
 	b.acked(mark{3, 102}, ackOf(p, fsm.ReportStartFailed))
 	require.Len(t, b.pairs, 1, "the ack of another report ends nothing")
@@ -55,10 +55,10 @@ func TestBookTakesALateAckOfRunningIntoTheSet(t *testing.T) {
 	p := session.Pair{Dispatcher: 1, Epoch: 50}
 	b.start(p)
 	b.running(p)
-	b.end(p, report(1, 50, fsm.ReportStopped)) // overtakes the ack
+	b.end(p, stoppedReport) // overtakes the ack
 	b.acked(mark{3, 100}, ackOf(p, fsm.ReportRunning))
 	require.Equal(t, fsm.PairHash(1, 50), b.setHash, "the state machine counts it until the stop is applied")
-	require.Equal(t, []fsm.PlacementReport{report(1, 50, fsm.ReportStopped)}, b.due(0, time.Second, 10))
+	require.Equal(t, []fsm.PlacementReport{stoppedReport}, b.due(0, time.Second, 10))
 	b.acked(mark{3, 101}, ackOf(p, fsm.ReportStopped))
 	require.Zero(t, b.setHash)
 }
@@ -68,7 +68,7 @@ func TestBookRepeatsWhenAskedAndInItsOwnTime(t *testing.T) {
 	p := session.Pair{Dispatcher: 1, Epoch: 50}
 	require.False(t, b.stop(p), "unknown: answered, and remembered")
 	require.False(t, b.start(p))
-	want := []fsm.PlacementReport{report(1, 50, fsm.ReportStopped)}
+	want := []fsm.PlacementReport{stoppedReport}
 	require.Equal(t, want, b.due(0, time.Second, 10))
 	require.Empty(t, b.due(999*time.Millisecond, time.Second, 10))
 	require.Equal(t, want, b.due(time.Second, time.Second, 10))

@@ -411,13 +411,13 @@ func TestNoTwoNodesWriteOneRangeUnderRandomFaults(t *testing.T) {
 	}
 	t.Logf("seed %d; rerun: WEIR_SEED=%d go test ./dispatcher -run TestNoTwoNodesWrite", seed, seed)
 	handovers := 0
-	for round := range 8 {
+	for round := range 5 {
 		synctest.Test(t, func(t *testing.T) {
 			handovers += faultRound(t, rand.New(rand.NewPCG(seed, uint64(round))))
 		})
 	}
 	t.Logf("%d handovers of a range", handovers)
-	require.Greater(t, handovers, 30)
+	require.Greater(t, handovers, 20)
 }
 
 func faultRound(t *testing.T, rng *rand.Rand) int {

@@ -134,6 +134,19 @@ func TestNoGoodbyeWhileASinkHangs(t *testing.T) {
 	})
 }
 
+func TestWhatReturnsWhenItIsDroppedStillMakesTheGoodbye(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(tx(10, 1))
+		w.hook(stageWrite, func(ctx context.Context, _ func() error) error { <-ctx.Done(); return ctx.Err() })
+		r := newRig(t, w, func(c *Config) { c.Limits.StopDeadline = 200 * time.Millisecond }) // below the grace
+		r.leader.order(startOrder(1, 50))
+		pass(time.Second)
+		require.NoError(t, r.stop())
+		require.Len(t, r.leader.goodbyes, 1)
+		require.Equal(t, []fsm.PlacementPosition{{Dispatcher: 1, Epoch: 50, HasPosition: true}}, r.leader.goodbyes[0].Stopped)
+	})
+}
+
 func TestAFailedGoodbyeIsSaidToTheCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, newWorld(), nil)

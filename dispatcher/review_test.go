@@ -273,7 +273,7 @@ func TestReview_R01_Search(t *testing.T) {
 		require.NoError(t, err)
 	}
 	t.Logf("seed %d; rerun: WEIR_SEED=%d go test ./dispatcher -run TestReview_R01_Search", seed, seed)
-	const schedules = 20_000
+	const schedules = 10_000
 	require.Zero(t, searchOrders(seed, schedules, ""))
 	for _, mutant := range []string{"forget at once", "no floor from acks", "no floor"} {
 		broken := searchOrders(seed, schedules, mutant)
@@ -757,6 +757,9 @@ func TestStopAtEveryStageOfConstruction(t *testing.T) {
 					pass(400 * time.Millisecond)
 					require.Contains(t, r.leader.kinds(1, 50), fsm.ReportStopped)
 					require.NotContains(t, r.leader.kinds(1, 50), fsm.ReportStartFailed)
+					reports := r.leader.reported(1, 50)
+					require.Equal(t, s != stageSinkOpen && s != stageClaim, reports[len(reports)-1].HasPosition,
+						"only a sink that was asked tells a position")
 					require.Empty(t, w.writes())
 					open, _, readers := w.openWriters()
 					require.Equal(t, [2]int{0, 0}, [2]int{open, readers})
@@ -889,7 +892,7 @@ func TestAWriteCutShortByTheMarginIsWaitedOut(t *testing.T) {
 		o.Work.SinkFenced, o.Work.SinkMaxWriteMS = false, w.props.MaxWriteMS
 		r.leader.set(func() { r.leader.acks = false })
 		r.leader.order(o)
-		for cut.IsZero() || time.Since(cut) < 20*time.Millisecond {
+		for pass(5 * time.Millisecond); cut.IsZero() || time.Since(cut) < 20*time.Millisecond; {
 			pass(5 * time.Millisecond)
 		}
 		require.Equal(t, fence.Open, r.node.Status().Lease.State, "only the margin is over")

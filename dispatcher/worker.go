@@ -243,7 +243,7 @@ func (w *worker) report(end *ending) fsm.PlacementReport {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.told.Claim > 0 && w.told.Positioned {
+	if w.told.Positioned {
 		r.HasPosition, r.Position = true, w.told.Position
 	}
 	return r
