@@ -78,3 +78,33 @@ func TestSinkRowsAreCanonical(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, rows)
 }
+
+func TestTheEndOfALedgerShowsWhatWasCutOff(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "n1.jsonl")
+	line := func(event, begun, at string) string {
+		return `{"event":"` + event + `","at":` + at + `,"node":"n1","incarnation":"1.2","call":"write","dispatcher":7,"epoch":"1.9","claim":1,"begun":` + begun + "}\n"
+	}
+	write := func(lines ...string) {
+		text := ""
+		for _, l := range lines {
+			text += l
+		}
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+	busy, err := evidence.LastIsAttempt(path)
+	require.NoError(t, err)
+	require.False(t, busy, "there is no ledger yet")
+	write(line("attempt", "10", "10"), line("outcome", "10", "12"))
+	busy, err = evidence.LastIsAttempt(path)
+	require.NoError(t, err)
+	require.False(t, busy)
+	write(line("attempt", "5", "5"), line("attempt", "10", "10"), line("outcome", "10", "12"), line("attempt", "20", "20"))
+	busy, err = evidence.LastIsAttempt(path)
+	require.NoError(t, err)
+	require.True(t, busy)
+	for since, want := range map[int64]int{0: 2, 7: 1, 30: 0} {
+		n, err := evidence.CutOff(path, since)
+		require.NoError(t, err)
+		require.Equal(t, want, n, "since %d", since)
+	}
+}

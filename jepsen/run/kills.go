@@ -145,18 +145,19 @@ func (k *kills) create(ctx context.Context, f *feed) error {
 	return nil
 }
 
-// makeClients makes fifteen that roam, five of them with the product's own client, and one pinned to each server.
+// makeClients makes those that roam, some of them with the product's own client, and those pinned to each server.
 func (k *kills) makeClients() error {
-	const roaming, shipped = 15, 5
-	for i := range roaming + len(k.servers) + 1 {
+	const roaming, shipped, pins = 24, 6, 2
+	pinnedClients := pins * len(k.servers)
+	for i := range roaming + pinnedClients + 1 {
 		r := rand.New(rand.NewPCG(k.options.Seed, uint64(1000+i)))
 		name, pinned := fmt.Sprintf("roam%d", i+1), -1
 		switch {
-		case i == roaming+len(k.servers):
+		case i == roaming+pinnedClients:
 			name = "churn"
 		case i >= roaming:
-			pinned = i - roaming
-			name = "pin-" + k.servers[pinned].ID
+			pinned = (i - roaming) % len(k.servers)
+			name = fmt.Sprintf("pin%d-%s", (i-roaming)/len(k.servers)+1, k.servers[pinned].ID)
 		}
 		mine, twin, err := k.pair(name, pinned, r)
 		if err != nil {
@@ -305,7 +306,7 @@ func (k *kills) counts(found []nemesis.Kill, ops []*history.Operation, elapsed t
 	s.count("admissions decided a second", float64(len(decided))/elapsed.Seconds(), k.plan.admissions)
 	s.count("of them admitted a second", float64(admitted)/elapsed.Seconds(), k.plan.admissions/20)
 	s.count("rows a second in the busy log", float64(rows)/elapsed.Seconds(), k.plan.rows)
-	s.note("3 servers, 3 agents; %d clients (3 pinned, 5 with the product's own client), 20 %% of requests sent twice", len(k.clients))
+	s.note("3 servers, 3 agents; %d clients (some pinned, some with the product's own client), 20 %% of requests sent twice", len(k.clients))
 	s.note("%d kill -9 in %.0f s, of which %d hit nothing and do not count", len(found), elapsed.Seconds(), missed)
 	leaders := slices.Sorted(maps.Keys(k.observer.leaders))
 	s.note("servers that led: %v", leaders)
