@@ -743,7 +743,7 @@ func TestFollower_that_was_away_for_long_is_sent_a_snapshot(t *testing.T) {
 			require.NoError(t, s.Node().Snapshot(t.Context()))
 		}
 		c.Restart(away.ID)
-		require.NoError(t, raftnode.Outcome(c.Leader().Node().Propose(t.Context(), tick())))
+		require.NoError(t, raftnode.Outcome(c.Propose(t.Context(), tick())))
 		c.Settle()
 	})
 }

@@ -285,6 +285,19 @@ func (c *Cluster) Leader(not ...fsm.ServerID) *Server {
 	return leader
 }
 
+// Propose proposes at whichever server leads, again and again while the error says that nothing was proposed: right after
+// a fault the server that looks like the leader may not be it any more.
+func (c *Cluster) Propose(ctx context.Context, proposals ...fsm.Proposal) ([]fsm.Verdict, error) {
+	c.tb.Helper()
+	for {
+		verdicts, err := c.Leader().Node().Propose(ctx, proposals...)
+		e, failed := errors.AsType[*raftnode.Error](err)
+		if !failed || e.Class.MaybeProposed() || clock.Sleep(ctx, clock.SystemTimers{}, pollPeriod) != nil {
+			return verdicts, err
+		}
+	}
+}
+
 // Follower returns a running server that is not the one named.
 func (c *Cluster) Follower(not ...fsm.ServerID) *Server {
 	c.tb.Helper()
