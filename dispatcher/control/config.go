@@ -87,10 +87,10 @@ const (
 	repeatEvery = 500 * time.Millisecond
 	// idleShare: after a look that took t the loop rests for at least idleShare times t, so that huge backlogs of orders
 	// cost a bounded part of a core.
-	idleShare = 10
-	// ordersPerMessage and messagesPerLook bound what one look sends to one node.
+	idleShare = 3
+	// ordersPerMessage bounds a message, ordersWindow how many orders one node has been sent and not carried out.
 	ordersPerMessage = 500
-	messagesPerLook  = 8
+	ordersWindow     = 4_000
 	// planEvery is the scheduler's period, perProposal how many of its commands go into one call of the proposer.
 	planEvery   = 200 * time.Millisecond
 	perProposal = 256
@@ -101,8 +101,9 @@ const (
 	reportsWaiting  = 1 << 16
 	// acksWaiting bounds the acknowledged reports that wait to be sent to one node; a repeated report is answered again.
 	acksWaiting = 1 << 16
-	// strayLimit bounds the pairs of one node that must be stopped beside what the state orders.
-	strayLimit = 1 << 16
+	// strayLimit bounds the pairs of one node that must be stopped beside what the state orders; half of the window is left
+	// for the state's own. What is beyond is found again by the set hash.
+	strayLimit = ordersWindow / 2
 	// askAfter is how long set hashes must differ, with nothing ordered, before a node is asked for its list; askAfterBusy
 	// while orders are pending, when differences are usual but do not last.
 	askAfter     = time.Second

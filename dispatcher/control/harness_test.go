@@ -109,14 +109,18 @@ func (h *harness) gaveUp() []time.Duration {
 // feed makes a changefeed with one table of so many spans.
 func (h *harness) feed(name string, spans int) {
 	h.t.Helper()
+	v := h.log.do(&fsm.CreateChangefeed{
+		Name: name, Source: "file:x", Sink: "sink:" + name, SinkFenced: true, Tables: []fsm.TableSpec{splitTable(spans)},
+	})
+	require.Equal(h.t, fsm.Accepted, v.Reason, v.Facts.Detail)
+}
+
+func splitTable(spans int) fsm.TableSpec {
 	spec := fsm.TableSpec{Schema: "public", Name: "t"}
 	for i := 1; i < spans; i++ {
 		spec.SplitKeys = append(spec.SplitKeys, string([]byte{byte(i >> 8), byte(i)}))
 	}
-	v := h.log.do(&fsm.CreateChangefeed{
-		Name: name, Source: "file:x", Sink: "sink:" + name, SinkFenced: true, Tables: []fsm.TableSpec{spec},
-	})
-	require.Equal(h.t, fsm.Accepted, v.Reason, v.Facts.Detail)
+	return spec
 }
 
 func (h *harness) dispatcher(id fsm.DispatcherID) fsm.Dispatcher {

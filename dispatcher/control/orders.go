@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"maps"
 	"slices"
 
@@ -63,7 +64,8 @@ func (r *reign) look(now clock.Reading) error {
 }
 
 // outgoing is what one session has been ordered. Of a state each order is sent once and then repeated at long intervals;
-// what the writer has not taken when a newer state is looked at is taken back and derived anew.
+// what the writer has not taken when a newer state is looked at is taken back and derived anew. At most ordersWindow
+// orders are out at a time: those behind them wait until the node has carried some out.
 type outgoing struct {
 	batch  []session.Orders // not yet taken by the writer; all of one state
 	sent   map[orderKey]mark
@@ -124,14 +126,26 @@ func (g *outgoing) derive(view *fsm.View, inc fsm.Incarnation, now clock.Reading
 	}
 	p := picker{out: g, now: now}
 	g.round++
-	for o := range view.Orders(inc) {
+	for o := range g.wanted(view, inc) {
+		if p.found+len(p.first) >= ordersWindow {
+			break
+		}
 		p.pick(o)
-	}
-	for _, pair := range slices.SortedFunc(maps.Keys(g.strays), comparePairs) {
-		p.pick(fsm.Order{Kind: fsm.OrderStop, Dispatcher: pair.Dispatcher, Epoch: pair.Epoch})
 	}
 	g.forget(p.found)
 	return g.pack(view.Meta(), p.chosen(), now)
+}
+
+// wanted yields the strays' stops and then the orders of the state.
+func (g *outgoing) wanted(view *fsm.View, inc fsm.Incarnation) iter.Seq[fsm.Order] {
+	return func(yield func(fsm.Order) bool) {
+		for _, pair := range slices.SortedFunc(maps.Keys(g.strays), comparePairs) {
+			if !yield(fsm.Order{Kind: fsm.OrderStop, Dispatcher: pair.Dispatcher, Epoch: pair.Epoch}) {
+				return
+			}
+		}
+		view.Orders(inc)(yield)
+	}
 }
 
 func comparePairs(a, b session.Pair) int {
@@ -186,20 +200,16 @@ type picker struct {
 	found        int // orders that had been sent before
 }
 
-const ordersPerLook = ordersPerMessage * messagesPerLook
-
 func (p *picker) pick(o fsm.Order) {
 	key := keyOf(o)
 	m, sent := p.out.sent[key]
 	if !sent {
-		if len(p.first) < ordersPerLook {
-			p.first = append(p.first, o)
-		}
+		p.first = append(p.first, o)
 		return
 	}
 	p.found++
 	m.round = p.out.round
-	if len(p.again) < ordersPerLook && clock.MinElapsed(m.at, p.now) >= repeatEvery {
+	if clock.MinElapsed(m.at, p.now) >= repeatEvery {
 		p.again = append(p.again, o)
 		p.out.sent[key] = m
 		return
@@ -207,7 +217,4 @@ func (p *picker) pick(o fsm.Order) {
 	p.out.mark(key, m)
 }
 
-func (p *picker) chosen() []fsm.Order {
-	p.first = append(p.first, p.again...)
-	return p.first[:min(len(p.first), ordersPerLook)]
-}
+func (p *picker) chosen() []fsm.Order { return append(p.first, p.again...) }
