@@ -130,7 +130,7 @@ func (k *call) weigh(e *Error) *Error {
 	case NotProposed:
 		return nil
 	case Unknown:
-		k.maybe = true
+		k.maybe = k.header != nil
 		return nil
 	case Rejected, Invalid, Fault:
 	default:

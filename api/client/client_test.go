@@ -177,7 +177,7 @@ func TestACallThatIsCancelledEndsAtOnce(t *testing.T) {
 
 func TestWhatCannotBeSentIsInvalid(t *testing.T) {
 	c := apitest.New(t, 1)
-	_, err := c.Client().PauseChangefeed(within(t, time.Second), "not utf-8: \xff")
+	_, err := c.Client().PauseChangefeed(within(t, 20*time.Second), "not utf-8: \xff")
 	e := asError(t, err)
 	require.Equal(t, client.Invalid, e.Class)
 	require.Equal(t, 2, e.ExitCode())
@@ -282,5 +282,22 @@ func TestAnOpeningEndsInTimeAndSaysWhy(t *testing.T) {
 		c.Mute("s2", true)
 		_, err = c.Client().NodeDialer().Open(within(t, time.Second), hello)
 		require.Equal(t, "UNREACHABLE", asError(t, err).Reason)
+	})
+}
+
+// The time for an opening is shorter than that of one try at a server which never answers. The next opening must not
+// begin with the same server.
+func TestAnOpeningThatMetAHungServerSucceedsTheNextTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := apitest.New(t, 2)
+		c.Lead("s2")
+		c.Mute("s1", true)
+		hello := session.Hello{Cluster: apitest.ClusterID, Node: "n1", Incarnation: 1, Protocol: 1}
+		d := c.Client().NodeDialer()
+		_, err := d.Open(within(t, 150*time.Millisecond), hello)
+		require.Error(t, err)
+		stream, err := d.Open(within(t, 150*time.Millisecond), hello)
+		require.NoError(t, err)
+		stream.Close()
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -67,6 +68,12 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
+// bubble runs a subtest under fake time.
+func bubble(t *testing.T, name string, test func(*testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
 func header(id string) *weirv1.RequestHeader { return &weirv1.RequestHeader{RequestId: id} }
 
 func TestEveryVerdictSurvivesTheWire(t *testing.T) {
@@ -86,18 +93,17 @@ func TestEveryVerdictSurvivesTheWire(t *testing.T) {
 		// These never answer a command. If one does, that is a fault and no success.
 		fsm.ReportCounted: codes.Internal, fsm.ReportInert: codes.Internal, fsm.ReportStale: codes.Aborted,
 	}
-	c := apitest.New(t, 1)
-	cl := c.Client()
-	conn := weirv1.NewChangefeedsClient(c.Conn("s1"))
 	for _, reason := range fsm.Reasons() {
 		if reason == fsm.Accepted {
 			continue
 		}
-		t.Run(reason.String(), func(t *testing.T) {
+		bubble(t, reason.String(), func(t *testing.T) {
 			require.Contains(t, want, reason, "a new reason needs its row")
+			c := apitest.New(t, 1)
+			cl, conn := c.Client(), weirv1.NewChangefeedsClient(c.Conn("s1"))
 			verdict := fsm.Verdict{Reason: reason, Facts: fullFacts(), Index: 77, Replayed: true}
 			c.Server("s1").SetHooks(apitest.Hooks{Verdict: func(fsm.Verdict) fsm.Verdict { return verdict }})
-			_, err := conn.PauseChangefeed(within(t, time.Second), &weirv1.PauseChangefeedRequest{Header: header("x"), Name: "feed"})
+			_, err := conn.PauseChangefeed(within(t, 20*time.Second), &weirv1.PauseChangefeedRequest{Header: header("x"), Name: "feed"})
 			st, info, _, _ := details(t, err)
 			require.Equal(t, want[reason], st.Code())
 			require.Equal(t, verdict.Sentence(), st.Message())
@@ -143,9 +149,6 @@ func requireFullFacts(t *testing.T, reason fsm.Reason, facts map[string]string) 
 }
 
 func TestEveryErrorOfTheAPISurvivesTheWire(t *testing.T) {
-	c := apitest.New(t, 1)
-	cl := c.Client()
-	conn := weirv1.NewChangefeedsClient(c.Conn("s1"))
 	for _, row := range []struct {
 		kind   server.Kind
 		code   codes.Code
@@ -171,12 +174,14 @@ func TestEveryErrorOfTheAPISurvivesTheWire(t *testing.T) {
 		{server.Deadline, codes.DeadlineExceeded, "DEADLINE", client.NotProposed, false},
 		{server.Internal, codes.Internal, "INTERNAL", client.Fault, false},
 	} {
-		t.Run(row.reason, func(t *testing.T) {
+		bubble(t, row.reason, func(t *testing.T) {
+			c := apitest.New(t, 1)
+			cl, conn := c.Client(), weirv1.NewChangefeedsClient(c.Conn("s1"))
 			c.Server("s1").SetHooks(apitest.Hooks{Before: func(context.Context, []fsm.Proposal) error {
 				own := &server.Error{Kind: row.kind, Leader: "s9", Address: "s9:1", Field: "f", Have: 3, Want: 4, Text: "what happened"}
 				return errors.Join(errors.New("wrapped"), own)
 			}})
-			_, err := conn.PauseChangefeed(within(t, time.Second), &weirv1.PauseChangefeedRequest{Header: header("x"), Name: "feed"})
+			_, err := conn.PauseChangefeed(within(t, 20*time.Second), &weirv1.PauseChangefeedRequest{Header: header("x"), Name: "feed"})
 			st, info, retry, bad := details(t, err)
 			require.Equal(t, row.code, st.Code())
 			require.Equal(t, "what happened", st.Message())
@@ -207,14 +212,25 @@ func TestAnErrorThatNobodyClassifiedIsUnknownForAChangeAndAFaultForARead(t *test
 		Before: func(context.Context, []fsm.Proposal) error { return broken },
 		Read:   func(context.Context) error { return broken },
 	})
-	_, err := weirv1.NewChangefeedsClient(c.Conn("s1")).PauseChangefeed(within(t, time.Second),
+	_, err := weirv1.NewChangefeedsClient(c.Conn("s1")).PauseChangefeed(within(t, 20*time.Second),
 		&weirv1.PauseChangefeedRequest{Header: header("x")})
 	_, info, _, _ := details(t, err)
 	require.Equal(t, "OUTCOME_UNKNOWN", info.GetReason())
-	_, err = weirv1.NewNodesClient(c.Conn("s1")).ListNodes(within(t, time.Second), &weirv1.ListNodesRequest{})
+	_, err = weirv1.NewNodesClient(c.Conn("s1")).ListNodes(within(t, 20*time.Second), &weirv1.ListNodesRequest{})
 	st, info, _, _ := details(t, err)
 	require.Equal(t, "INTERNAL", info.GetReason())
 	require.NotContains(t, st.Message(), "disk", "the cause stays in the server's log")
+}
+
+func TestAReadIsNeverAnUnknownOutcome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := apitest.New(t, 1)
+		c.Server("s1").SetHooks(apitest.Hooks{Read: func(context.Context) error { return &server.Error{Kind: server.UnknownOutcome} }})
+		_, err := c.Client().Nodes(within(t, time.Second), nil)
+		e := asError(t, err)
+		require.Equal(t, "DEADLINE", e.Reason)
+		require.Equal(t, client.NotProposed, e.Class)
+	})
 }
 
 func TestARefusedRegistrationSaysWhenTheNameIsFree(t *testing.T) {
@@ -222,7 +238,7 @@ func TestARefusedRegistrationSaysWhenTheNameIsFree(t *testing.T) {
 		config.TimeLeft = func(inc fsm.Incarnation) (time.Duration, bool) { return 1800 * time.Millisecond, inc == 7<<36+1 }
 	})
 	c.Log.Seed(t)
-	_, err := weirv1.NewNodeSessionClient(c.Conn("s1")).Register(within(t, time.Second), &weirv1.RegisterRequest{
+	_, err := weirv1.NewNodeSessionClient(c.Conn("s1")).Register(within(t, 20*time.Second), &weirv1.RegisterRequest{
 		Header: header("x"), Node: "n1", LeaseMs: 2000, ClockClass: 1, Protocol: 1,
 	})
 	st, info, retry, _ := details(t, err)

@@ -143,7 +143,7 @@ func TestField_B77_EveryRefusalReachesTheCallerAndChangesNothing(t *testing.T) {
 		for _, r := range refusedCalls() {
 			t.Run(string(via)+"/"+r.name, func(t *testing.T) {
 				before := c.Log.World()
-				ctx := within(t, 5*time.Second)
+				ctx := within(t, 20*time.Second)
 				if r.raw != nil {
 					_, info, _, _ := details(t, r.raw(ctx, raw, header(string(via)+"/"+r.name)))
 					require.Equal(t, r.reason, info.GetReason())
@@ -165,12 +165,12 @@ func TestField_B77_ARefusalNamesTheWinner(t *testing.T) {
 	c := apitest.New(t, 1)
 	refusedWorld(t, c)
 	d2, _ := c.Log.View().Dispatcher(2)
-	_, err := c.Client().AdmitOperator(within(t, time.Second), admitSpec(kindAdd, 2, "", "n2", 0))
+	_, err := c.Client().AdmitOperator(within(t, 20*time.Second), admitSpec(kindAdd, 2, "", "n2", 0))
 	e := asError(t, err)
 	require.Equal(t, "OPERATOR_EXISTS", e.Reason)
 	require.Equal(t, uint64(d2.Slot), e.Number("operator"))
 	d1, _ := c.Log.View().Dispatcher(1)
-	_, err = c.Client().AdmitOperator(within(t, time.Second), admitSpec(kindAdd, 1, "", "n2", 0))
+	_, err = c.Client().AdmitOperator(within(t, 20*time.Second), admitSpec(kindAdd, 1, "", "n2", 0))
 	e = asError(t, err)
 	require.Equal(t, "n1", e.Facts["node"])
 	require.Equal(t, uint64(d1.Epoch), e.Number("epoch"))
@@ -179,7 +179,7 @@ func TestField_B77_ARefusalNamesTheWinner(t *testing.T) {
 func TestField_B77_ABatchHasAVerdictForEachItem(t *testing.T) {
 	c := apitest.New(t, 1)
 	refusedWorld(t, c)
-	resp, err := c.Client().AdmitBatch(within(t, time.Second), &weirv1.AdmitBatchRequest{Operators: []*weirv1.OperatorSpec{
+	resp, err := c.Client().AdmitBatch(within(t, 20*time.Second), &weirv1.AdmitBatchRequest{Operators: []*weirv1.OperatorSpec{
 		admitSpec(kindAdd, 1, "", "n2", 0), admitSpec(kindAdd, 3, "", "n2", 0), admitSpec(kindAdd, 99, "", "n2", 0),
 	}})
 	require.NoError(t, err)
@@ -213,12 +213,12 @@ func TestABatchThatIsCutOffCanBeRepeated(t *testing.T) {
 		}
 		return nil
 	}})
-	_, err := weirv1.NewOperatorsClient(c.Conn("s1")).AdmitBatch(within(t, 5*time.Second), req)
+	_, err := weirv1.NewOperatorsClient(c.Conn("s1")).AdmitBatch(within(t, 20*time.Second), req)
 	_, info, _, _ := details(t, err)
 	require.Equal(t, "OUTCOME_UNKNOWN", info.GetReason(), "a part was decided: this must not be called not proposed")
 	require.Equal(t, 256, c.Log.View().OperatorCount())
 
-	resp, err := c.Client().AdmitBatch(within(t, 5*time.Second), req)
+	resp, err := c.Client().AdmitBatch(within(t, 20*time.Second), req)
 	require.NoError(t, err)
 	require.Equal(t, 300, c.Log.View().OperatorCount())
 	for i, v := range resp.GetVerdicts() {

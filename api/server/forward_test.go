@@ -163,7 +163,7 @@ func TestAReadWaitsForTheIndexThatItAsksFor(t *testing.T) {
 
 func TestOnlyOneServerMayForwardARequest(t *testing.T) {
 	c := apitest.New(t, 2)
-	ctx := metadata.AppendToOutgoingContext(within(t, time.Second), outcome.MetaForwarded, "s9")
+	ctx := metadata.AppendToOutgoingContext(within(t, 20*time.Second), outcome.MetaForwarded, "s9")
 	_, err := weirv1.NewNodesClient(c.Conn("s2")).ListNodes(ctx, &weirv1.ListNodesRequest{})
 	_, info, _, _ := details(t, err)
 	require.Equal(t, "NOT_LEADER", info.GetReason())
@@ -174,23 +174,23 @@ func TestAServerAnnouncesItselfThroughTheLeader(t *testing.T) {
 	c := apitest.New(t, 2)
 	for _, via := range []fsm.ServerID{"s1", "s2"} {
 		command := &fsm.AnnounceServer{Server: via, Address: "new-" + string(via) + ":1", HighestLevel: 1}
-		v, err := c.Server(via).API.Forward(within(t, time.Second), fsm.Proposal{By: string(via), Command: command})
+		v, err := c.Server(via).API.Forward(within(t, 20*time.Second), fsm.Proposal{By: string(via), Command: command})
 		require.NoError(t, err)
 		require.True(t, v.OK())
 		got, _ := c.Log.View().Server(via)
 		require.Equal(t, command.Address, got.Address)
 		if via == "s1" { // so that the leader is found again
 			command.Address = apitest.Address("s1")
-			_, err = c.Server(via).API.Forward(within(t, time.Second), fsm.Proposal{Command: command})
+			_, err = c.Server(via).API.Forward(within(t, 20*time.Second), fsm.Proposal{Command: command})
 			require.NoError(t, err)
 		}
 	}
-	_, err := c.Server("s2").API.Forward(within(t, time.Second), fsm.Proposal{Command: &fsm.Tick{}})
+	_, err := c.Server("s2").API.Forward(within(t, 20*time.Second), fsm.Proposal{Command: &fsm.Tick{}})
 	require.ErrorContains(t, err, "tick")
-	_, err = c.Server("s2").API.Forward(within(t, time.Second), fsm.Proposal{Command: &fsm.AnnounceServer{Server: "s2"}})
+	_, err = c.Server("s2").API.Forward(within(t, 20*time.Second), fsm.Proposal{Command: &fsm.AnnounceServer{Server: "s2"}})
 	require.ErrorContains(t, err, "announces")
 	c.Server("s2").SetReady(false)
-	_, err = c.Server("s2").API.Forward(within(t, time.Second), fsm.Proposal{Command: &fsm.AnnounceServer{Server: "s2"}})
+	_, err = c.Server("s2").API.Forward(within(t, 20*time.Second), fsm.Proposal{Command: &fsm.AnnounceServer{Server: "s2"}})
 	var own *server.Error
 	require.ErrorAs(t, err, &own)
 	require.Equal(t, server.NotReady, own.Kind)

@@ -20,7 +20,7 @@ import (
 
 func healthOf(t *testing.T, c *apitest.Cluster, id fsm.ServerID, service string) bool {
 	t.Helper()
-	resp, err := healthv1.NewHealthClient(c.Conn(id)).Check(within(t, time.Second), &healthv1.HealthCheckRequest{Service: service})
+	resp, err := healthv1.NewHealthClient(c.Conn(id)).Check(within(t, 20*time.Second), &healthv1.HealthCheckRequest{Service: service})
 	require.NoError(t, err)
 	return resp.GetStatus() == healthv1.HealthCheckResponse_SERVING
 }
@@ -82,7 +82,7 @@ func TestHealthFollowsLeadershipAndContact(t *testing.T) {
 
 func TestReflectionListsTheServices(t *testing.T) {
 	c := apitest.New(t, 1)
-	stream, err := reflectionv1.NewServerReflectionClient(c.Conn("s1")).ServerReflectionInfo(within(t, time.Second))
+	stream, err := reflectionv1.NewServerReflectionClient(c.Conn("s1")).ServerReflectionInfo(within(t, 20*time.Second))
 	require.NoError(t, err)
 	require.NoError(t, stream.Send(&reflectionv1.ServerReflectionRequest{
 		MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{},
@@ -157,7 +157,7 @@ func TestRequestsThatMayNotBecomeCommandsAreRefusedBeforeAnybodyIsAsked(t *testi
 			}},
 		} {
 			t.Run(string(via)+"/"+name, func(t *testing.T) {
-				err := row.call(within(t, 5*time.Second))
+				err := row.call(within(t, 20*time.Second))
 				_, info, _, bad := details(t, err)
 				require.Equal(t, row.reason, info.GetReason())
 				if row.field != "" {
@@ -179,7 +179,7 @@ func TestAGoodbyeMayBeLargerThanACommand(t *testing.T) {
 			Dispatcher: fsm.DispatcherID(i), Epoch: 1 << 62, HasPosition: true, Position: fsm.At(1 << 60),
 		})
 	}
-	require.NoError(t, c.Client().NodeDialer().Goodbye(within(t, 5*time.Second), g))
+	require.NoError(t, c.Client().NodeDialer().Goodbye(within(t, 20*time.Second), g))
 	n, _ = c.Log.View().Node("n1")
 	require.Equal(t, fsm.NodeStatusGone, n.Status)
 }

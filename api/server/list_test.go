@@ -20,7 +20,7 @@ func collect(t *testing.T, cl *client.Client, filter *weirv1.ListDispatchersRequ
 	t.Helper()
 	filter.PageSize = 2
 	var ids []uint64
-	for d, err := range cl.Dispatchers(within(t, 5*time.Second), filter) {
+	for d, err := range cl.Dispatchers(within(t, 20*time.Second), filter) {
 		require.NoError(t, err)
 		ids = append(ids, d.GetId())
 	}
@@ -92,14 +92,14 @@ func TestFiltersThatNameNothingAreRefused(t *testing.T) {
 		"page token":               {&weirv1.ListDispatchersRequest{PageToken: "???"}, "MALFORMED"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, err := range cl.Dispatchers(within(t, time.Second), row.filter) {
+			for _, err := range cl.Dispatchers(within(t, 20*time.Second), row.filter) {
 				require.Equal(t, row.reason, asError(t, err).Reason)
 			}
 		})
 	}
-	page, err := weirv1.NewDispatchersClient(c.Conn("s1")).ListDispatchers(within(t, time.Second), &weirv1.ListDispatchersRequest{PageSize: 1})
+	page, err := weirv1.NewDispatchersClient(c.Conn("s1")).ListDispatchers(within(t, 20*time.Second), &weirv1.ListDispatchersRequest{PageSize: 1})
 	require.NoError(t, err)
-	_, err = weirv1.NewDispatchersClient(c.Conn("s1")).ListDispatchers(within(t, time.Second),
+	_, err = weirv1.NewDispatchersClient(c.Conn("s1")).ListDispatchers(within(t, 20*time.Second),
 		&weirv1.ListDispatchersRequest{PageToken: page.GetNextPageToken(), Node: "n1"})
 	_, info, _, bad := details(t, err)
 	require.Equal(t, "MALFORMED", info.GetReason())
@@ -121,7 +121,7 @@ func TestADispatcherShowsOwnerProgressAndWhatHoldsIt(t *testing.T) {
 		},
 	})
 	cl := c.Client()
-	d, err := cl.Dispatcher(within(t, time.Second), 1, nil)
+	d, err := cl.Dispatcher(within(t, 20*time.Second), 1, nil)
 	require.NoError(t, err)
 	require.Equal(t, "n1", d.GetNode())
 	require.Equal(t, "feed", d.GetChangefeed())
@@ -131,7 +131,7 @@ func TestADispatcherShowsOwnerProgressAndWhatHoldsIt(t *testing.T) {
 	require.Equal(t, weirv1.Phase_PHASE_RUNNING, d.GetPhase())
 	require.Equal(t, int64(-1), d.GetProgress().GetLagMs())
 	require.True(t, d.GetProgress().GetIdle())
-	other, err := cl.Dispatcher(within(t, time.Second), 5, nil)
+	other, err := cl.Dispatcher(within(t, 20*time.Second), 5, nil)
 	require.NoError(t, err)
 	require.Nil(t, other.GetProgress(), "what was heard of another epoch says nothing about this placement")
 
@@ -139,16 +139,16 @@ func TestADispatcherShowsOwnerProgressAndWhatHoldsIt(t *testing.T) {
 	require.True(t, removal.OK())
 	c.Log.MustApply(t, &fsm.AddTables{Changefeed: "feed", Tables: []fsm.TableSpec{{Name: "t"}}})
 	d1, _ = c.Log.View().Dispatcher(1)
-	held, err := cl.Dispatcher(within(t, time.Second), 6, nil)
+	held, err := cl.Dispatcher(within(t, 20*time.Second), 6, nil)
 	require.NoError(t, err)
 	require.Equal(t, uint64(d1.Slot), held.GetHeldBy())
 
-	op, err := cl.Operator(within(t, time.Second), uint64(d1.Slot), nil)
+	op, err := cl.Operator(within(t, 20*time.Second), uint64(d1.Slot), nil)
 	require.NoError(t, err)
 	require.Equal(t, weirv1.OperatorKind_OPERATOR_KIND_REMOVE, op.GetKind())
 	require.Contains(t, op.GetWaitsFor(), "node n1 to stop dispatcher 1")
 
-	n, err := cl.Node(within(t, time.Second), "n1", nil)
+	n, err := cl.Node(within(t, 20*time.Second), "n1", nil)
 	require.NoError(t, err)
 	require.Equal(t, uint32(1), n.GetPending())
 	require.Equal(t, uint32(1), n.GetPlacements())
@@ -163,7 +163,7 @@ func TestHistoryShowsEndedPlacementsAndThePresentOne(t *testing.T) {
 	c.Log.MustApply(t, &fsm.AdmitOperator{Op: fsm.OpMove, Dispatcher: 5, From: "n1", To: "n2"})
 	c.Log.Report(t, 5, fsm.ReportStopped)
 	cl := c.Client()
-	h, err := cl.History(within(t, time.Second), 5, nil)
+	h, err := cl.History(within(t, 20*time.Second), 5, nil)
 	require.NoError(t, err)
 	require.Len(t, h.GetRecords(), 1)
 	require.Equal(t, "n1", h.GetRecords()[0].GetNode())
@@ -175,11 +175,11 @@ func TestHistoryShowsEndedPlacementsAndThePresentOne(t *testing.T) {
 
 	c.Log.MustApply(t, &fsm.DropTables{Changefeed: "feed", Tables: []fsm.TableRef{{Name: "u"}}})
 	c.Log.Report(t, 5, fsm.ReportStopped)
-	h, err = cl.History(within(t, time.Second), 5, nil)
+	h, err = cl.History(within(t, 20*time.Second), 5, nil)
 	require.NoError(t, err)
 	require.Nil(t, h.GetDispatcher(), "it is gone")
 	require.Len(t, h.GetRecords(), 2, "what it was remains")
-	_, err = cl.History(within(t, time.Second), 999, nil)
+	_, err = cl.History(within(t, 20*time.Second), 999, nil)
 	require.Equal(t, "UNKNOWN_DISPATCHER", asError(t, err).Reason)
 }
 
@@ -187,7 +187,7 @@ func operatorIDs(t *testing.T, cl *client.Client, filter *weirv1.ListOperatorsRe
 	t.Helper()
 	filter.PageSize = 2
 	var ids []uint64
-	for o, err := range cl.Operators(within(t, 5*time.Second), filter) {
+	for o, err := range cl.Operators(within(t, 20*time.Second), filter) {
 		require.NoError(t, err)
 		ids = append(ids, o.GetId())
 	}
@@ -217,10 +217,10 @@ func TestOperatorsAreListedRunningAndFinished(t *testing.T) {
 	finished := weirv1.OperatorState_OPERATOR_STATE_FINISHED
 	require.Equal(t, []uint64{ids[0], ids[3], ids[1]}, operatorIDs(t, cl, &weirv1.ListOperatorsRequest{State: finished}))
 	require.Equal(t, []uint64{ids[2], ids[4]}, operatorIDs(t, cl, &weirv1.ListOperatorsRequest{}))
-	for _, err := range cl.Operators(within(t, time.Second), &weirv1.ListOperatorsRequest{State: 9}) {
+	for _, err := range cl.Operators(within(t, 20*time.Second), &weirv1.ListOperatorsRequest{State: 9}) {
 		require.Equal(t, "MALFORMED", asError(t, err).Reason)
 	}
-	_, err := cl.Operator(within(t, time.Second), 1, nil)
+	_, err := cl.Operator(within(t, 20*time.Second), 1, nil)
 	require.Equal(t, "NO_SUCH_OPERATOR", asError(t, err).Reason)
 }
 
@@ -230,7 +230,7 @@ func TestChangefeedsTablesAndNodesAreListedPageByPage(t *testing.T) {
 	c.Log.MustApply(t, &fsm.CreateChangefeed{Name: "b", Source: "s", Sink: "k", SinkFenced: true, Tables: []fsm.TableSpec{{Name: "t"}}})
 	c.Log.Run(t, 1, "n1")
 	conn := c.Conn("s1")
-	ctx := within(t, 5*time.Second)
+	ctx := within(t, 20*time.Second)
 
 	feeds, err := weirv1.NewChangefeedsClient(conn).ListChangefeeds(ctx, &weirv1.ListChangefeedsRequest{PageSize: 1})
 	require.NoError(t, err)

@@ -172,7 +172,7 @@ func TestASessionEndsWithItsTerm(t *testing.T) {
 
 func TestRegisterAnswersWithTheRecordedLeaseAndThePeriods(t *testing.T) {
 	c := apitest.New(t, 2)
-	r, err := c.Client("s2").NodeDialer().Register(within(t, 5*time.Second), session.Registration{
+	r, err := c.Client("s2").NodeDialer().Register(within(t, 20*time.Second), session.Registration{
 		Node: "n9", LeaseMS: 1500, ClockClass: 1, Protocol: 1,
 	})
 	require.NoError(t, err)
@@ -186,9 +186,9 @@ func TestANodeOfAnotherClusterOrALaterLifeIsRefused(t *testing.T) {
 	c := apitest.New(t, 1)
 	before := c.Log.World()
 	dialer := c.Client().NodeDialer()
-	_, err := dialer.Register(within(t, time.Second), session.Registration{Cluster: "other", Node: "n", LeaseMS: 2000, ClockClass: 1, Protocol: 1})
+	_, err := dialer.Register(within(t, 20*time.Second), session.Registration{Cluster: "other", Node: "n", LeaseMS: 2000, ClockClass: 1, Protocol: 1})
 	require.Equal(t, "WRONG_CLUSTER", asError(t, err).Reason)
-	_, err = dialer.Register(within(t, time.Second), session.Registration{Node: "n", LeaseMS: 2000, ClockClass: 1, Protocol: 1, HighestGeneration: 8})
+	_, err = dialer.Register(within(t, 20*time.Second), session.Registration{Node: "n", LeaseMS: 2000, ClockClass: 1, Protocol: 1, HighestGeneration: 8})
 	e := asError(t, err)
 	require.Equal(t, "GENERATION_TOO_OLD", e.Reason)
 	require.Equal(t, uint64(8), e.Number("want"))
@@ -196,8 +196,12 @@ func TestANodeOfAnotherClusterOrALaterLifeIsRefused(t *testing.T) {
 }
 
 func TestARegistrationWhileTheClusterHasNotBegunIsNotProposed(t *testing.T) {
-	c := apitest.New(t, 1)
-	c.Server("s1").SetHooks(apitest.Hooks{Verdict: func(fsm.Verdict) fsm.Verdict { return fsm.Verdict{Reason: fsm.NotBootstrapped} }})
-	_, err := c.Client().NodeDialer().Register(within(t, 200*time.Millisecond), session.Registration{Node: "n", LeaseMS: 2000, ClockClass: 1, Protocol: 1})
-	require.Equal(t, 4, asError(t, err).ExitCode())
+	synctest.Test(t, func(t *testing.T) {
+		c := apitest.New(t, 1)
+		c.Server("s1").SetHooks(apitest.Hooks{Verdict: func(fsm.Verdict) fsm.Verdict { return fsm.Verdict{Reason: fsm.NotBootstrapped} }})
+		_, err := c.Client().NodeDialer().Register(within(t, time.Second), session.Registration{Node: "n", LeaseMS: 2000, ClockClass: 1, Protocol: 1})
+		e := asError(t, err)
+		require.Equal(t, "NOT_BOOTSTRAPPED", e.Reason)
+		require.Equal(t, 4, e.ExitCode())
+	})
 }

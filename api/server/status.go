@@ -35,6 +35,8 @@ func refuse(err error, mutates bool) refusal {
 	switch {
 	case errors.As(err, &rejected):
 		return refuseVerdict(rejected)
+	case errors.As(err, &own) && own.Kind == UnknownOutcome && !mutates: // a read leaves nothing behind
+		return refuseKind(&Error{Kind: Deadline, Leader: own.Leader, Address: own.Address, Err: err})
 	case errors.As(err, &own):
 		return refuseKind(own)
 	case mutates:
