@@ -119,7 +119,7 @@ func TestEveryVerdictSurvivesTheWire(t *testing.T) {
 }
 
 func wantClass(r fsm.Reason) client.Class {
-	switch r { //nolint:exhaustive // every other reason is a refusal that stands
+	switch r {
 	case fsm.StaleTerm, fsm.NotBootstrapped:
 		return client.NotProposed
 	case fsm.Malformed:
