@@ -331,6 +331,6 @@ func TestTrap_T2_the_read_gate_refuses_where_VerifyLeader_passes(t *testing.T) {
 		stop()
 		<-done
 		require.NoError(t, old.raft.Shutdown().Error()) // answers the barrier that is left
-		gate.routines.Wait()
+		<-gate.routines.idle()
 	})
 }

@@ -41,7 +41,7 @@ type proposer struct {
 
 	wake     chan struct{} // one slot: something to look at
 	slots    chan struct{} // one per entry in flight
-	routines sync.WaitGroup
+	routines group
 
 	mu            sync.Mutex
 	urgent, queue []*pending

@@ -24,7 +24,7 @@ type readGate struct {
 	confirmed func()
 
 	wake     chan struct{}
-	routines sync.WaitGroup
+	routines group
 
 	mu     sync.Mutex
 	next   *round

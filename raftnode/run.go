@@ -94,13 +94,11 @@ func (n *Node) settle() {
 }
 
 // within waits for the group, at most for limit.
-func (n *Node) within(group *sync.WaitGroup, limit time.Duration) bool {
-	done := make(chan struct{})
-	go func() { group.Wait(); close(done) }()
+func (n *Node) within(g *group, limit time.Duration) bool {
 	timer := n.cfg.Timers.NewTimer(limit)
 	defer timer.Stop()
 	select {
-	case <-done:
+	case <-g.idle():
 		return true
 	case <-timer.C():
 		return false
@@ -110,12 +108,12 @@ func (n *Node) within(group *sync.WaitGroup, limit time.Duration) bool {
 // shutdown ends Raft in the order that neither hangs on a peer nor closes the store under a call: tell Raft, cut the
 // network, wait for Raft, close the stores.
 func (n *Node) shutdown() error {
-	var group sync.WaitGroup
+	var raftEnds group
 	future := n.raft.Shutdown()
 	err := n.transport.Close()
 	var raftErr error
-	group.Go(func() { raftErr = future.Error() })
-	if !n.within(&group, n.cfg.ShutdownTimeout) {
+	raftEnds.Go(func() { raftErr = future.Error() })
+	if !n.within(&raftEnds, n.cfg.ShutdownTimeout) {
 		return errors.Join(err, fmt.Errorf("stop Raft: it has not ended after %v; the files are left to the end of the process", n.cfg.ShutdownTimeout))
 	}
 	if n.guard.broken.Load() {
