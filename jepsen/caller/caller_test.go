@@ -171,3 +171,46 @@ func TestTheShippedClientIsTakenAtItsWord(t *testing.T) {
 	require.Equal(t, uint64(5), ops[0].Answer.Operator)
 	require.Equal(t, history.Unknown, ops[1].Answer.Outcome)
 }
+
+// batches answers every item of a batch, after one broken call.
+type batches struct {
+	weirv1.UnimplementedOperatorsServer
+	calls int
+}
+
+func (b *batches) AdmitBatch(context.Context, *weirv1.AdmitBatchRequest) (*weirv1.AdmitBatchResponse, error) {
+	b.calls++
+	if b.calls == 1 {
+		return nil, status.Error(codes.Unavailable, "connection reset")
+	}
+	return &weirv1.AdmitBatchResponse{Header: &weirv1.ResponseHeader{Index: 9, Server: "s1"}, Verdicts: []*weirv1.AdmitVerdict{
+		{Verdict: &weirv1.AdmitVerdict_Admission{Admission: &weirv1.Admission{OpId: 5, Dispatcher: 1, Epoch: 6, Index: 8}}},
+		{Verdict: &weirv1.AdmitVerdict_Refusal{Refusal: &weirv1.Refusal{
+			Reason: "OPERATOR_EXISTS", Facts: map[string]string{"class": "rejected", "index": "8", "operator": "5"},
+		}}},
+	}}, nil
+}
+
+func TestEachItemOfABatchIsAnOperation(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	server := grpc.NewServer()
+	weirv1.RegisterOperatorsServer(server, &batches{})
+	go func() { _ = server.Serve(listener) }()
+	defer server.Stop()
+	links, err := caller.Dial([]caller.Server{{ID: "s1", Address: listener.Addr().String()}})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, links.Close()) }()
+	recorder, err := history.NewRecorder(filepath.Join(t.TempDir(), "h.jsonl"))
+	require.NoError(t, err)
+	c := &caller.Caller{Name: "c", Links: links, Pinned: 0, Recorder: recorder, Try: time.Second, Total: 5 * time.Second}
+	ops := c.DoBatch(t.Context(), caller.Request{ID: "r", TimeMS: 3}, []history.Spec{{Kind: history.Add, Dispatcher: 1, To: "n1"}, {Kind: history.Move, Dispatcher: 1, To: "n2"}})
+	require.Len(t, ops, 2)
+	require.Equal(t, "r#1", ops[1].Request)
+	require.Equal(t, history.OK, ops[0].Answer.Outcome)
+	require.Equal(t, history.Rejected, ops[1].Answer.Outcome)
+	require.Equal(t, uint64(5), ops[1].Answer.Operator)
+	require.True(t, ops[0].MayLinger && ops[1].MayLinger)
+	_, err = recorder.Close()
+	require.NoError(t, err)
+}

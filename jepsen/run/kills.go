@@ -147,7 +147,7 @@ func (k *kills) create(ctx context.Context, f *feed) error {
 
 // makeClients makes those that roam, some of them with the product's own client, and those pinned to each server.
 func (k *kills) makeClients() error {
-	const roaming, shipped, pins = 24, 6, 2
+	const roaming, shipped, batching, pins = 24, 6, 4, 2
 	pinnedClients := pins * len(k.servers)
 	for i := range roaming + pinnedClients + 1 {
 		r := rand.New(rand.NewPCG(k.options.Seed, uint64(1000+i)))
@@ -164,6 +164,9 @@ func (k *kills) makeClients() error {
 			return err
 		}
 		c := &workload.Client{Name: name, Doer: mine, Twin: twin, Clock: mine.Clock, Rand: r}
+		if i >= roaming-batching && i < roaming {
+			c.Batch, c.NoCancel = 8, true
+		}
 		if i < shipped {
 			own, err := client.New(client.Config{Addresses: k.cluster.Addresses(), By: name})
 			if err != nil {

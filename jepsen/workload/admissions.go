@@ -16,6 +16,11 @@ type Doer interface {
 	Do(ctx context.Context, r caller.Request, spec history.Spec) *history.Operation
 }
 
+// BatchDoer carries many admissions out in one call.
+type BatchDoer interface {
+	DoBatch(ctx context.Context, r caller.Request, specs []history.Spec) []*history.Operation
+}
+
 // Client is one client of the workload.
 type Client struct {
 	Name string
@@ -26,7 +31,9 @@ type Client struct {
 	Clock func(context.Context) (uint64, error)
 	// NoCancel: this client cannot cancel.
 	NoCancel bool
-	Rand     *rand.Rand
+	// Batch, if more than 1, is how many operators it asks for in one call, through Doer and Twin as BatchDoers.
+	Batch int
+	Rand  *rand.Rand
 }
 
 // Admissions is many clients that race for the same dispatchers.
@@ -52,8 +59,12 @@ func (a *Admissions) Run(ctx context.Context) error {
 	errs := make(chan error, len(a.Clients))
 	for _, c := range a.Clients {
 		wait.Go(func() {
-			for pace.Wait(ctx) && !a.enough() {
-				if err := a.one(ctx, c); err != nil && ctx.Err() == nil {
+			for pace.Turns(ctx, max(1, c.Batch)) && !a.enough() {
+				ask := a.one
+				if c.Batch > 1 {
+					ask = a.many
+				}
+				if err := ask(ctx, c); err != nil && ctx.Err() == nil {
 					errs <- err
 					return
 				}
@@ -71,39 +82,81 @@ func (a *Admissions) one(ctx context.Context, c *Client) error {
 	if !ok {
 		return nil
 	}
+	request, err := a.request(ctx, c, 1)
+	if err != nil {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx)
+	wait := a.twin(c, request, func() { c.Twin.Do(ctx, request, spec) })
+	a.learn(c.Doer.Do(ctx, request, spec))
+	wait()
+	return nil
+}
+
+// many makes one call with many requests.
+func (a *Admissions) many(ctx context.Context, c *Client) error {
+	mine, can := c.Doer.(BatchDoer)
+	twin, twinCan := c.Twin.(BatchDoer)
+	if !can || !twinCan {
+		return fmt.Errorf("client %s cannot ask for batches", c.Name)
+	}
+	var specs []history.Spec
+	for range c.Batch {
+		if spec, ok := a.choose(c); ok && spec.Kind != history.Cancel {
+			specs = append(specs, spec)
+		}
+	}
+	if len(specs) == 0 {
+		return nil
+	}
+	request, err := a.request(ctx, c, len(specs))
+	if err != nil {
+		return err
+	}
+	ctx = context.WithoutCancel(ctx)
+	wait := a.twin(c, request, func() { twin.DoBatch(ctx, request, specs) })
+	for _, op := range mine.DoBatch(ctx, request, specs) {
+		a.learn(op)
+	}
+	wait()
+	return nil
+}
+
+// request names a request, which stands for n.
+func (a *Admissions) request(ctx context.Context, c *Client, n int) (caller.Request, error) {
 	now, err := c.Clock(ctx)
 	if err != nil {
-		return fmt.Errorf("client %s: %w", c.Name, err)
+		return caller.Request{}, fmt.Errorf("client %s: %w", c.Name, err)
 	}
-	request := caller.Request{ID: a.name(c), TimeMS: now, Twin: c.Rand.IntN(100) < a.TwinShare}
-	ctx = context.WithoutCancel(ctx)
+	a.requests.Lock()
+	defer a.requests.Unlock()
+	a.count += n
+	return caller.Request{ID: fmt.Sprintf("%s-%d", c.Name, a.count), TimeMS: now, Twin: c.Rand.IntN(100) < a.TwinShare}, nil
+}
+
+// twin sends the request a second time, a little later, if it is one of those; wait returns when it has been answered.
+func (a *Admissions) twin(c *Client, r caller.Request, send func()) (wait func()) {
 	var twin sync.WaitGroup
-	if request.Twin {
+	if r.Twin {
 		delay := time.Duration(c.Rand.IntN(40)) * time.Millisecond
 		twin.Go(func() {
 			time.Sleep(delay)
-			c.Twin.Do(ctx, request, spec)
+			send()
 		})
 	}
-	op := c.Doer.Do(ctx, request, spec)
+	return twin.Wait
+}
+
+func (a *Admissions) learn(op *history.Operation) {
 	if op.Answer.Outcome == history.OK && op.Answer.Operator != 0 {
 		a.Board.Admitted(op.Answer.Operator)
 	}
-	twin.Wait()
-	return nil
 }
 
 func (a *Admissions) enough() bool {
 	a.requests.Lock()
 	defer a.requests.Unlock()
 	return a.Most > 0 && a.count >= a.Most
-}
-
-func (a *Admissions) name(c *Client) string {
-	a.requests.Lock()
-	defer a.requests.Unlock()
-	a.count++
-	return fmt.Sprintf("%s-%d", c.Name, a.count)
 }
 
 // choose picks what to ask for: mostly moves and adds of the small dispatchers, which all clients race for.
@@ -146,16 +199,16 @@ func NewPace(rate int) *Pace {
 	return &Pace{period: time.Second / time.Duration(rate), next: time.Now()}
 }
 
-// Wait returns at the next turn; false when the context ends first.
-func (p *Pace) Wait(ctx context.Context) bool {
+// Turns takes some turns and returns at the last of them; false when the context ends first.
+func (p *Pace) Turns(ctx context.Context, n int) bool {
 	const behind = 4 * time.Second
 	p.mu.Lock()
 	now := time.Now()
 	if now.Sub(p.next) > behind {
 		p.next = now.Add(-behind)
 	}
+	p.next = p.next.Add(time.Duration(n) * p.period)
 	at := p.next
-	p.next = p.next.Add(p.period)
 	p.mu.Unlock()
 	timer := time.NewTimer(time.Until(at))
 	defer timer.Stop()
