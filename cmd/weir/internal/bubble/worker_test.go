@@ -1,0 +1,66 @@
+package bubble
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/weir-project/weir/api/client"
+	"github.com/weir-project/weir/dispatcher"
+	"github.com/weir-project/weir/fence/clock"
+	"github.com/weir-project/weir/fsm"
+)
+
+// worker is one life of a node's process.
+type worker struct {
+	c      *cluster
+	name   string
+	node   *dispatcher.Node
+	api    *client.Client
+	clock  *clock.Skewed
+	dead   atomic.Bool // killed: nothing of it reaches a sink any more
+	aborts atomic.Int32
+	cancel context.CancelFunc
+	result chan error
+}
+
+// work starts a node.
+func (c *cluster) work(name string) *worker {
+	c.t.Helper()
+	c.net.boot(name)
+	w := &worker{c: c, name: name, clock: clock.NewSkewed(clock.NewBubble()), result: make(chan error, 1)}
+	w.api = c.loneClient(name)
+	node, err := dispatcher.New(dispatcher.Config{
+		Node: fsm.NodeName(name), Cluster: "bubble", Address: name, Dialer: w.api.NodeDialer(), Reason: client.Reason,
+		Sources: func(string) (dispatcher.Source, error) { return source{c.world}, nil },
+		Sinks:   func(string) (dispatcher.Sink, error) { return sink{c.world, w}, nil },
+		Clock:   w.clock, Timers: clock.SystemTimers{}, Timing: c.timing, Logger: logger(name),
+		Wall: func() int64 { return clock.Wall().UnixMilli() }, Abort: func(string) { w.aborts.Add(1) },
+		WaitForName: waitLimit,
+	})
+	require.NoError(c.t, err)
+	w.node = node
+	ctx, cancel := context.WithCancel(context.Background())
+	w.cancel = cancel
+	go func() { w.result <- node.Run(ctx) }()
+	c.nodes = append(c.nodes, w)
+	return w
+}
+
+// kill ends a node as kill -9 does: from this instant on nothing that it does has an effect anywhere.
+func (w *worker) kill() {
+	w.dead.Store(true)
+	w.c.net.crash(w.name)
+	w.cancel()
+}
+
+// wait waits for the end of a node that was cancelled or killed. A node that is killed cannot say goodbye.
+func (w *worker) wait() {
+	w.c.t.Helper()
+	err := <-w.result
+	w.api.Close()
+	if !w.dead.Load() {
+		require.NoError(w.c.t, err, "%s ended, seed %d", w.name, w.c.seed)
+	}
+}
