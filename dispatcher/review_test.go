@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -874,13 +875,14 @@ func TestAWriteCutShortByTheMarginIsWaitedOut(t *testing.T) {
 		const maxWrite = 500 * time.Millisecond
 		w := newWorld(tx(10, 1))
 		w.props = SinkProperties{MaxWriteMS: uint32(maxWrite.Milliseconds())}
-		var cut time.Time
+		var cut atomic.Pointer[time.Time]
 		w.hook(stageWrite, func(_ context.Context, allow func() error) error {
-			if !cut.IsZero() {
+			if cut.Load() != nil {
 				return nil
 			}
 			for { // effect after effect
-				cut = time.Now()
+				now := time.Now()
+				cut.Store(&now)
 				if err := allow(); err != nil {
 					return err
 				}
@@ -892,7 +894,7 @@ func TestAWriteCutShortByTheMarginIsWaitedOut(t *testing.T) {
 		o.Work.SinkFenced, o.Work.SinkMaxWriteMS = false, w.props.MaxWriteMS
 		r.leader.set(func() { r.leader.acks = false })
 		r.leader.order(o)
-		for pass(5 * time.Millisecond); cut.IsZero() || time.Since(cut) < 20*time.Millisecond; {
+		for pass(5 * time.Millisecond); cut.Load() == nil || time.Since(*cut.Load()) < 20*time.Millisecond; {
 			pass(5 * time.Millisecond)
 		}
 		require.Equal(t, fence.Open, r.node.Status().Lease.State, "only the margin is over")
@@ -900,7 +902,7 @@ func TestAWriteCutShortByTheMarginIsWaitedOut(t *testing.T) {
 		pass(2 * time.Second)
 		require.Len(t, w.writes(), 1)
 		require.Equal(t, []Token{{50, 1}}, tokens(w.claims()), "the opening is the same")
-		require.GreaterOrEqual(t, w.writes()[0].at.Sub(cut), maxWrite)
+		require.GreaterOrEqual(t, w.writes()[0].at.Sub(*cut.Load()), maxWrite)
 		require.NoError(t, r.stop())
 	})
 }
