@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -118,14 +119,8 @@ func procfs() bool {
 
 func requireGone(t *testing.T, pids []int) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		for _, pid := range pids {
-			if lives(pid) {
-				return false
-			}
-		}
-		return true
-	}, 20*time.Second, 20*time.Millisecond, "children outlived weir dev: %v", pids)
+	require.Eventually(t, func() bool { return !slices.ContainsFunc(pids, lives) },
+		20*time.Second, 20*time.Millisecond, "children outlived weir dev: %v", pids)
 }
 
 // TestChildrenDieWithDev: also when it is killed without a chance to say anything.
@@ -171,13 +166,13 @@ func TestPipeEnds(t *testing.T) {
 	select {
 	case <-ended:
 	case <-time.After(20 * time.Second):
-		_ = cmd.Process.Kill()
+		require.NoError(t, cmd.Process.Kill())
 		t.Fatal("the agent did not stop when its standard input ended")
 	}
 	require.Contains(t, out.String(), "the parent process is gone")
 }
 
-// TestPortTaken: a server that cannot have its address says so in one sentence and leaves nothing behind.
+// TestBadStart: a process that cannot do its work says so in one sentence and ends.
 func TestBadStart(t *testing.T) {
 	for _, c := range []struct {
 		args []string

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -53,7 +52,7 @@ func (c *scenarioRun) Run(x *call) error {
 }
 
 func (c *scenarioRun) one(x *call, name string) (scenario.Result, error) {
-	var in io.Reader = x.env.Stdin
+	in := x.env.Stdin
 	if name != "-" {
 		f, err := os.Open(name)
 		if errors.Is(err, os.ErrNotExist) {

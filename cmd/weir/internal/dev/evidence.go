@@ -70,8 +70,8 @@ type write struct {
 
 // readEvidence reads the ledger that the sink keeps in the same transactions as the rows.
 func readEvidence(ctx context.Context, db *sql.DB) (e Evidence, err error) {
-	rows, err := db.QueryContext(ctx, "SELECT table_name, start_key, coalesce(end_key, x''), epoch, session, boot_ns, row_count FROM "+
-		sqlite.LedgerTable+" ORDER BY id")
+	const query = "SELECT table_name, start_key, coalesce(end_key, x''), epoch, session, boot_ns, row_count FROM " + sqlite.LedgerTable + " ORDER BY id"
+	rows, err := db.QueryContext(ctx, query)
 	if err != nil {
 		return e, fmt.Errorf("read the sink's ledger: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-project/weir/api/weirv1"
@@ -25,7 +26,7 @@ type plan struct {
 }
 
 func newPlan(seed int64) plan {
-	rng := rand.New(rand.NewPCG(uint64(seed), 1)) //nolint:gosec // a seed that can be given again
+	rng := rand.New(rand.NewPCG(uint64(seed), 1))
 	return plan{move: 0.15 + 0.1*rng.Float64(), owner: 0.38 + 0.12*rng.Float64(), leader: 0.62 + 0.12*rng.Float64(), rng: rng}
 }
 
@@ -200,14 +201,11 @@ func busiest(all []*weirv1.Dispatcher) string {
 }
 
 func ids(all []*weirv1.Dispatcher) string {
-	text := ""
+	words := make([]string, len(all))
 	for i, one := range all {
-		if i > 0 {
-			text += ", "
-		}
-		text += fmt.Sprint(one.GetId())
+		words[i] = fmt.Sprint(one.GetId())
 	}
-	return text
+	return strings.Join(words, ", ")
 }
 
 // takenOver says whether each of the dispatchers runs under a later epoch.

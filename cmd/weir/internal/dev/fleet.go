@@ -197,14 +197,14 @@ var errEnded = errors.New("a process has ended")
 func (f *fleet) healthy(ctx context.Context, p plane) error {
 	ctx, cancel := context.WithTimeout(ctx, healthLimit)
 	defer cancel()
-	why := "nothing has answered yet"
 	for {
 		for _, c := range f.children {
 			if !c.running() {
 				return fmt.Errorf("%w: %s %s, %s; the end of its log %s says:\n  %s", errEnded, c.role, c.name, c.how(), c.log, c.lastWords())
 			}
 		}
-		if why = f.missing(ctx, p); why == "" {
+		why := f.missing(ctx, p)
+		if why == "" {
 			return nil
 		}
 		if err := sleep(ctx, 100*time.Millisecond); err != nil {

@@ -27,7 +27,7 @@ func choosePorts(ctx context.Context, first, servers int) (grpc, raft []int, err
 	}
 	const most = 200
 	for range most {
-		at := lowestPort + rand.IntN(highestPort-lowestPort) //nolint:gosec // nothing is secret about a port
+		at := lowestPort + rand.IntN(highestPort-lowestPort)
 		grpc, raft = nil, nil
 		for i := range servers {
 			grpc, raft = append(grpc, at+i), append(raft, at+raftOffset+i)

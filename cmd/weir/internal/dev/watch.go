@@ -3,6 +3,8 @@ package dev
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/weir-project/weir/api/weirv1"
@@ -92,11 +94,6 @@ func (w *watcher) standsStill(n *weirv1.Node, pid int, now time.Time) string {
 }
 
 func commandLine(program string, c *child) string {
-	line := program
-	for _, a := range c.args {
-		if a != "--stop-on-stdin-eof" {
-			line += " " + a
-		}
-	}
-	return line
+	words := slices.DeleteFunc(slices.Clone(c.args), func(a string) bool { return a == "--stop-on-stdin-eof" })
+	return program + " " + strings.Join(words, " ")
 }
