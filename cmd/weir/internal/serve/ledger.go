@@ -61,6 +61,10 @@ type ledger struct {
 	node  string
 	clock clock.Clock
 
+	queued  sync.Mutex
+	queue   []LedgerLine // edges that have not been written
+	pending sync.WaitGroup
+
 	mu   sync.Mutex
 	file *os.File
 	err  error
@@ -74,22 +78,36 @@ func openLedger(path string, node fsm.NodeName, c clock.Clock) (*ledger, error) 
 	return &ledger{node: string(node), clock: c, file: file}, nil
 }
 
-func (l *ledger) append(line LedgerLine) {
+// stamp says who wrote a line and when.
+func (l *ledger) stamp(line LedgerLine) LedgerLine {
 	line.At, line.Node = int64(l.clock.Now().Boot), l.node
-	raw, err := json.Marshal(line)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.err != nil {
-		return
-	}
-	if err == nil {
-		_, err = l.file.Write(append(raw, '\n'))
-	}
-	l.err = err
+	return line
 }
 
-// Close closes the file and returns the first error of any line.
+// append writes what is queued and then the line.
+func (l *ledger) append(lines ...LedgerLine) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.queued.Lock()
+	lines = append(l.queue, lines...)
+	l.queue = nil
+	l.queued.Unlock()
+	for _, line := range lines {
+		raw, err := json.Marshal(line)
+		if l.err != nil {
+			return
+		}
+		if err == nil {
+			_, err = l.file.Write(append(raw, '\n'))
+		}
+		l.err = err
+	}
+}
+
+// Close writes what is queued, closes the file and returns the first error of any line.
 func (l *ledger) Close() error {
+	l.pending.Wait()
+	l.append()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := l.file.Close(); l.err == nil {
@@ -101,19 +119,24 @@ func (l *ledger) Close() error {
 	return nil
 }
 
-// Gate implements dispatcher.Ledger.
+// Gate implements dispatcher.Ledger. It is called under the gate's lock, which a disk must never hold up: the edge is
+// queued, and written before the next call to a sink at the latest.
 func (l *ledger) Gate(e fence.Edge) {
-	l.append(LedgerLine{
+	line := l.stamp(LedgerLine{
 		Event: "gate", Incarnation: fsm.Incarnation(e.Incarnation).String(), Opening: e.Opening, Edge: e.Kind.String(),
 		Reason: e.Reason.String(), NoticedAt: int64(e.At.Boot), Deadline: int64(e.Deadline.Boot),
 	})
+	l.queued.Lock()
+	l.queue = append(l.queue, line)
+	l.queued.Unlock()
+	l.pending.Go(func() { l.append() })
 }
 
 // Attempt implements dispatcher.Ledger.
-func (l *ledger) Attempt(c dispatcher.SinkCall) { l.append(callLine("attempt", c)) }
+func (l *ledger) Attempt(c dispatcher.SinkCall) { l.append(l.stamp(callLine("attempt", c))) }
 
 // Outcome implements dispatcher.Ledger.
-func (l *ledger) Outcome(c dispatcher.SinkCall) { l.append(callLine("outcome", c)) }
+func (l *ledger) Outcome(c dispatcher.SinkCall) { l.append(l.stamp(callLine("outcome", c))) }
 
 func callLine(event string, c dispatcher.SinkCall) LedgerLine {
 	line := LedgerLine{
