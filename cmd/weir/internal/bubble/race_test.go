@@ -116,6 +116,12 @@ func (c *cluster) newDispatcher(leader *host, feed, table string) fsm.Dispatcher
 		Changefeed: feed, Tables: []*weirv1.TableSpec{{Name: table}},
 	})
 	require.NoError(c.t, err, c.describe())
+	return c.dispatcherOf(leader, feed, table)
+}
+
+// dispatcherOf returns the first dispatcher of a table.
+func (c *cluster) dispatcherOf(leader *host, feed, table string) fsm.DispatcherID {
+	c.t.Helper()
 	view := leader.view()
 	f, _ := view.Changefeed(feed)
 	row, ok := view.TableNamed(f, "", table)

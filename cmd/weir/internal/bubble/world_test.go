@@ -19,7 +19,10 @@ type world struct {
 	// checks: the sink refuses tokens below the newest.
 	checks bool
 	rows   map[place]mark
-	starts []start
+	// opening and closing hang for the tables named, an opening until it is cancelled, a closing until the channel closes.
+	opening map[string]bool
+	closing map[string]chan struct{}
+	starts  []start
 	calls  []effect
 }
 
@@ -53,7 +56,9 @@ type effect struct {
 	at       time.Time
 }
 
-func newWorld() *world { return &world{checks: true, rows: map[place]mark{}} }
+func newWorld() *world {
+	return &world{checks: true, rows: map[place]mark{}, opening: map[string]bool{}, closing: map[string]chan struct{}{}}
+}
 
 // startsOf are the starts of a table's dispatchers.
 func (w *world) startsOf(table string) []start {
@@ -86,14 +91,19 @@ type sink struct {
 func (sink) Properties() dispatcher.SinkProperties { return dispatcher.SinkProperties{Fenced: true} }
 
 // Open implements dispatcher.Sink. A dead process opens nothing.
-func (s sink) Open(_ context.Context, spec dispatcher.SinkSpec) (dispatcher.SpanWriter, error) {
+func (s sink) Open(ctx context.Context, spec dispatcher.SinkSpec) (dispatcher.SpanWriter, error) {
 	if s.by.dead.Load() {
 		return nil, errDead
 	}
 	at := place{table: spec.Table, span: spec.Span}
 	s.w.mu.Lock()
-	defer s.w.mu.Unlock()
 	s.w.starts = append(s.w.starts, start{node: s.by.name, place: at, at: time.Now()})
+	hangs := s.w.opening[spec.Table.Name]
+	s.w.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
 	return &writer{sink: s, place: at}, nil
 }
 
@@ -157,7 +167,15 @@ func (*writer) WriteDDL(context.Context, dispatcher.DDL, func() error) (bool, er
 func (*writer) Delete(context.Context, func() error) error { return errNotHere }
 
 // Close implements dispatcher.SpanWriter.
-func (*writer) Close() error { return nil }
+func (x *writer) Close() error {
+	x.w.mu.Lock()
+	hangs := x.w.closing[x.place.table.Name]
+	x.w.mu.Unlock()
+	if hangs != nil {
+		<-hangs
+	}
+	return nil
+}
 
 type source struct{ w *world }
 
