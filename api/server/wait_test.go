@@ -61,6 +61,7 @@ func TestAWaitAtAServerThatLosesContactGoesOnElsewhere(t *testing.T) {
 		go func() {
 			time.Sleep(500 * time.Millisecond)
 			c.Server("s1").SetContact(false)
+			c.Server("s1").Freeze()
 			c.Lead("s2")
 			time.Sleep(500 * time.Millisecond)
 			c.Log.Report(t, 1, fsm.ReportRunning)
