@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -44,6 +45,7 @@ type cluster struct {
 	ending  sync.WaitGroup
 	// configure may change a replica's configuration before each start.
 	configure func(*raftnode.Config)
+	audit     *audit // of every entry on every server; nil: none
 }
 
 // host is a server and what outlives its crashes.
@@ -56,6 +58,7 @@ type host struct {
 	plane  *serve.Plane // nil: down
 	cancel context.CancelFunc
 	result chan error
+	opened atomic.Pointer[raftnode.Node] // for hooks, which are called before plane is set
 }
 
 func (h *host) node() *raftnode.Node { return h.plane.Node }
@@ -87,6 +90,9 @@ func inBubble(t *testing.T, seed uint64, nodes int, tune func(*cluster), f func(
 			c.work(fmt.Sprintf("n%d", i+1))
 		}
 		c.attached()
+		for _, w := range c.nodes {
+			w.began = w.node.Status().Incarnation
+		}
 		f(c)
 	})
 }
@@ -134,7 +140,7 @@ func (c *cluster) start(h *host) {
 	c.net.boot(h.id)
 	cfg := raftnode.Config{
 		ID: fsm.ServerID(h.id), Cluster: "bubble", GRPCAddress: addressOf(h.id),
-		Generation: func() fsm.Generation { return 1000 }, Faults: c.hooks(h.id),
+		Generation: func() fsm.Generation { return 1000 }, Faults: c.hooks(h),
 	}
 	for _, p := range c.servers {
 		cfg.Peers = append(cfg.Peers, raftnode.Peer{ID: fsm.ServerID(p.id), RaftAddress: p.id})
@@ -146,7 +152,9 @@ func (c *cluster) start(h *host) {
 		Raft: cfg, Listener: c.net.listen(h.id), PeerDial: c.net.dialer(h.id), Clock: h.clock, Timers: clock.SystemTimers{},
 		Timing: c.timing, Wall: func() int64 { return time.Now().UnixMilli() }, Logger: logger(h.id),
 		Open: func(cfg raftnode.Config) (*raftnode.Node, error) {
-			return raftnode.OpenWith(cfg, raftnode.Parts{Wire: h.wire, Logs: h.logs, Stable: h.logs, Snapshots: h.snaps})
+			n, err := raftnode.OpenWith(cfg, raftnode.Parts{Wire: h.wire, Logs: h.logs, Stable: h.logs, Snapshots: h.snaps})
+			h.opened.Store(n)
+			return n, err
 		},
 	})
 	require.NoError(c.t, err)
@@ -155,10 +163,15 @@ func (c *cluster) start(h *host) {
 	go func() { h.result <- plane.Run(ctx) }()
 }
 
-func (c *cluster) hooks(self string) *raftnode.FaultHooks {
+func (c *cluster) hooks(h *host) *raftnode.FaultHooks {
 	return &raftnode.FaultHooks{
-		Send:     func(peer fsm.ServerID, _ raftnode.RPC) error { return c.net.pass(self, string(peer)) },
-		Answered: func(peer fsm.ServerID, _ raftnode.RPC) error { return c.net.pass(string(peer), self) },
+		Send:     func(peer fsm.ServerID, _ raftnode.RPC) error { return c.net.pass(h.id, string(peer)) },
+		Answered: func(peer fsm.ServerID, _ raftnode.RPC) error { return c.net.pass(string(peer), h.id) },
+		Apply: func(uint64) {
+			if n := h.opened.Load(); n != nil && c.audit != nil {
+				c.audit.look(h.id, n)
+			}
+		},
 	}
 }
 
@@ -177,6 +190,7 @@ func (c *cluster) crash(h *host) {
 	h.wire.DisconnectAll()
 	plane := h.plane
 	h.plane, h.wire = nil, nil
+	h.opened.Store(nil)
 	c.ending.Go(func() { _ = plane.Node.Close() })
 }
 
@@ -320,8 +334,8 @@ func (c *cluster) attached() *host {
 				return false
 			}
 		}
-		for _, w := range c.nodes {
-			if s := w.node.Status(); !w.dead.Load() && (s.Lease.State != fence.Open || !c.hasSession(leader, s.Incarnation)) {
+		for _, w := range c.alive() {
+			if s := w.node.Status(); s.Lease.State != fence.Open || !c.hasSession(leader, s.Incarnation) {
 				return false
 			}
 		}

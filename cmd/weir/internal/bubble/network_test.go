@@ -108,14 +108,26 @@ func (n *network) heal() {
 func (n *network) crash(host string) {
 	n.mu.Lock()
 	n.down[host] = true
+	n.mu.Unlock()
+	n.reset(host)
+}
+
+// of are the streams of a host.
+func (n *network) of(host string) []*stream {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	var mine []*stream
 	for s := range n.streams {
 		if s.link.from == host || s.link.to == host {
 			mine = append(mine, s)
 		}
 	}
-	n.mu.Unlock()
-	for _, s := range mine {
+	return mine
+}
+
+// reset breaks the streams of a host; they can be opened anew at once.
+func (n *network) reset(host string) {
+	for _, s := range n.of(host) {
 		s.reset()
 	}
 }

@@ -345,7 +345,7 @@ func (c *cluster) loseLeader(ctx context.Context, leader *host, d fsm.Dispatcher
 		l.how = crashed
 		return l
 	}
-	c.net.cutBetween(leader.id, "s1", "s2", "s3", "n1", "n2", "c1", "c2", "admin")
+	c.net.cutBetween(leader.id, append(c.hosts(), "c1", "c2", "admin")...)
 	return l
 }
 

@@ -2,6 +2,7 @@ package bubble
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 
 	"github.com/stretchr/testify/require"
@@ -16,6 +17,7 @@ import (
 type worker struct {
 	c      *cluster
 	name   string
+	host   string // of this life alone: a dead process must not be heard again when the next one has started
 	node   *dispatcher.Node
 	api    *client.Client
 	clock  *clock.Skewed
@@ -23,14 +25,15 @@ type worker struct {
 	aborts atomic.Int32
 	cancel context.CancelFunc
 	result chan error
+	ended  bool            // waited for
+	began  fsm.Incarnation // the first one of a node that was there from the beginning
 }
 
 // work starts a node.
 func (c *cluster) work(name string) *worker {
 	c.t.Helper()
-	c.net.boot(name)
-	w := &worker{c: c, name: name, clock: clock.NewSkewed(clock.NewBubble()), result: make(chan error, 1)}
-	w.api = c.loneClient(name)
+	w := &worker{c: c, name: name, host: fmt.Sprintf("%s.%d", name, len(c.nodes)+1), clock: clock.NewSkewed(clock.NewBubble()), result: make(chan error, 1)}
+	w.api = c.loneClient(w.host)
 	node, err := dispatcher.New(dispatcher.Config{
 		Node: fsm.NodeName(name), Cluster: "bubble", Address: name, Dialer: w.api.NodeDialer(), Reason: client.Reason,
 		Sources: func(string) (dispatcher.Source, error) { return source{c.world}, nil },
@@ -51,13 +54,40 @@ func (c *cluster) work(name string) *worker {
 // kill ends a node as kill -9 does: from this instant on nothing that it does has an effect anywhere.
 func (w *worker) kill() {
 	w.dead.Store(true)
-	w.c.net.crash(w.name)
+	w.c.net.crash(w.host)
 	w.cancel()
+}
+
+// alive are the nodes that run.
+func (c *cluster) alive() []*worker {
+	var out []*worker
+	for _, w := range c.nodes {
+		if !w.ended && !w.dead.Load() {
+			out = append(out, w)
+		}
+	}
+	return out
+}
+
+// named is the newest life of a node.
+func (c *cluster) named(name string) *worker {
+	c.t.Helper()
+	for i := len(c.nodes) - 1; i >= 0; i-- {
+		if c.nodes[i].name == name {
+			return c.nodes[i]
+		}
+	}
+	c.t.Fatalf("there is no node %s", name)
+	return nil
 }
 
 // wait waits for the end of a node that was cancelled or killed. A node that is killed cannot say goodbye.
 func (w *worker) wait() {
 	w.c.t.Helper()
+	if w.ended {
+		return
+	}
+	w.ended = true
 	err := <-w.result
 	w.api.Close()
 	if !w.dead.Load() {

@@ -23,7 +23,7 @@ type world struct {
 	opening map[string]bool
 	closing map[string]chan struct{}
 	starts  []start
-	calls  []effect
+	calls   []effect
 }
 
 // place is a span downstream.
