@@ -186,9 +186,6 @@ func (c *devCmd) Run(x *call) error {
 		Dir: c.Dir, Keep: c.Keep, Servers: c.Servers, Agents: c.Agents, FirstPort: c.Port, Demo: c.Demo, Exit: c.Exit,
 		Pace: c.Pace, Seed: seed, Profile: c.Profile, Stdout: x.env.Stdout, Terminal: x.env.Terminal,
 	})
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
 	if err != nil {
 		return fmt.Errorf("dev: %w", err)
 	}

@@ -2,6 +2,8 @@ package dev
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -155,4 +157,18 @@ func TestPlans(t *testing.T) {
 		require.Equal(t, p.rng.IntN(1000), q.rng.IntN(1000)) // and the same choices
 		require.True(t, 0 < p.move && p.move < p.owner && p.owner < p.leader && p.leader < holdShare)
 	}
+}
+
+// TestOutcome: a run that was told to end is no failure, unless it was to prove something; what went wrong always is.
+func TestOutcome(t *testing.T) {
+	interrupted, cancel := context.WithCancel(t.Context())
+	cancel()
+	told, odd := interrupted.Err(), errors.New("odd")
+	proving, playing := &Config{Exit: true}, &Config{}
+	require.NoError(t, playing.outcome(interrupted, told))
+	require.NoError(t, proving.outcome(t.Context(), nil))
+	require.ErrorIs(t, proving.outcome(interrupted, told), errInterrupted)
+	require.ErrorIs(t, playing.outcome(interrupted, odd), odd)
+	require.ErrorIs(t, proving.outcome(t.Context(), odd), odd)
+	require.ErrorIs(t, playing.outcome(t.Context(), told), told, "nobody told this run to end")
 }

@@ -22,8 +22,8 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		return err
 	}
 	defer func() {
-		if err == nil {
-			err = remove()
+		if err == nil || errors.Is(err, errInterrupted) { // else the files tell what went wrong
+			err = errors.Join(err, remove())
 		}
 	}()
 	f, err := newFleet(ctx, &cfg, dir)
@@ -51,16 +51,10 @@ func Run(ctx context.Context, cfg Config) (err error) {
 	defer c.Close()
 	out.line("weir dev: files are in %s", dir)
 	if err := f.healthy(ctx, c); err != nil {
-		return ended(ctx, err)
+		return cfg.outcome(ctx, err)
 	}
 	f.table(out)
-	if err := f.live(ctx, &cfg, c, out); err != nil {
-		if cfg.Exit && ctx.Err() != nil {
-			return fmt.Errorf("interrupted before the demo had ended: %w", err)
-		}
-		return ended(ctx, err)
-	}
-	return nil
+	return cfg.outcome(ctx, f.live(ctx, &cfg, c, out))
 }
 
 // live runs the watch beside the demo, and then until the context ends.
@@ -89,12 +83,20 @@ func (f *fleet) live(ctx context.Context, cfg *Config, c workPlane, out *screen)
 	return nil
 }
 
-// ended is nil for an error that only says that the run was told to end.
-func ended(ctx context.Context, err error) error {
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+// errInterrupted says that a run which was to prove something was told to end before it had.
+var errInterrupted = errors.New("interrupted before the demo had ended")
+
+// outcome is the error of the run. One that only says that the run was told to end is none, unless the run was to prove
+// something.
+func (cfg *Config) outcome(ctx context.Context, err error) error {
+	switch {
+	case err == nil || ctx.Err() == nil || !errors.Is(err, ctx.Err()):
+		return err
+	case cfg.Exit:
+		return errInterrupted
+	default:
 		return nil
 	}
-	return err
 }
 
 // folder makes the folder for all files; remove takes a temporary one away again.
