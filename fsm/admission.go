@@ -180,9 +180,9 @@ func (s *State) admit(row Dispatcher, ask Ask, a admission, x entryContext) Verd
 		return accepted(operatorFacts(s.strengthen(inSlot, a.drop)))
 	case abortInSlot:
 		s.abort(inSlot, OpCanceled, ending{reason: "CANCELED", detail: "by " + x.by}, x)
-		return accepted(operatorFacts(inSlot))
+		return accepted(cancelFacts(inSlot, OpCanceled))
 	case abortAgain:
-		return accepted(operatorFacts(inSlot))
+		return accepted(cancelFacts(inSlot, inSlot.AbortResult))
 	case noCancel:
 		return refused(NotCancellable, operatorFacts(inSlot))
 	case nothingToStop:
@@ -190,6 +190,13 @@ func (s *State) admit(row Dispatcher, ask Ask, a admission, x entryContext) Verd
 	default:
 		return malformed("operator kind is not one that can be asked for")
 	}
+}
+
+// cancelFacts says how the operator is going to end.
+func cancelFacts(op Operator, result OpResult) Facts {
+	f := operatorFacts(op)
+	f.Result = result
+	return f
 }
 
 func (s *State) strengthen(op Operator, drop bool) Operator {
@@ -278,7 +285,8 @@ func (s *State) checkFeedOf(row Dispatcher, ask Ask) Verdict {
 // canTakeWork checks the destination and the limits: a live incarnation, not fenced, with room.
 func (s *State) canTakeWork(n Node) Verdict {
 	p := s.meta.Policy
-	load := s.Load(n.Incarnation).Placements
+	incoming, _ := s.incoming.get(n.Incarnation)
+	load := s.Load(n.Incarnation).Placements + incoming
 	switch {
 	case n.Status == NodeStatusFenced:
 		return refused(NodeFenced, nodeFacts(n))

@@ -80,7 +80,7 @@ func (s *State) pause(row Dispatcher, x entryContext) bool {
 	op, inSlot := s.operators.get(Operator{ID: row.Slot})
 	switch {
 	case row.Phase == Running:
-		op = s.open(s.describe(Operator{Kind: OpStop}, row), x)
+		op = s.open(s.describe(Operator{Kind: OpStop, Epoch: row.Epoch}, row), x)
 		row.Slot = op.ID
 		s.setOperator(op)
 		s.enter(row, Stopping, x)

@@ -132,7 +132,9 @@ func (d *data) carry(row Dispatcher, sign int32) {
 }
 
 func (s *State) setOperator(op Operator) {
-	s.operators.put(&s.hash, op)
+	if old, had := s.operators.put(&s.hash, op); had {
+		s.unindexOperator(old)
+	}
 	s.indexOperator(op)
 }
 
@@ -140,12 +142,32 @@ func (d *derived) indexOperator(op Operator) {
 	if op.ToIncarnation != 0 {
 		d.bound.add(uint64(op.ToIncarnation), uint64(op.ID))
 	}
+	if op.onItsWay() {
+		n, _ := d.incoming.get(op.ToIncarnation)
+		d.incoming.set(op.ToIncarnation, n+1)
+	}
 }
+
+func (d *derived) unindexOperator(op Operator) {
+	d.bound.del(uint64(op.ToIncarnation), uint64(op.ID))
+	if !op.onItsWay() {
+		return
+	}
+	if n, _ := d.incoming.get(op.ToIncarnation); n > 1 {
+		d.incoming.set(op.ToIncarnation, n-1)
+	} else {
+		d.incoming.del(op.ToIncarnation)
+	}
+}
+
+// onItsWay: a Move whose destination will get a placement that it does not have yet.
+func (o *Operator) onItsWay() bool { return o.Kind == OpMove && !o.Moved && !o.Aborting }
 
 // setFinished moves an operator from the running to the remembered ones and forgets the oldest beyond the policy.
 func (s *State) setFinished(op Operator) {
-	s.operators.drop(&s.hash, op)
-	s.bound.del(uint64(op.ToIncarnation), uint64(op.ID))
+	if running, had := s.operators.drop(&s.hash, op); had {
+		s.unindexOperator(running)
+	}
 	s.finished.put(&s.hash, op)
 	s.ended.add(op.Ended, uint64(op.ID))
 	if s.finished.len() <= int(s.meta.Policy.KeepOperators) {

@@ -212,6 +212,7 @@ func compareIndexes(have, want *derived) error {
 		same("pending orders", have.pending.tree, want.pending.tree),
 		same("absent", have.absent.tree, want.absent.tree),
 		same("destinations", have.bound.tree, want.bound.tree),
+		same("moves on their way", have.incoming.tree, want.incoming.tree),
 		same("removals", have.removals.tree, want.removals.tree),
 		same("ended operators", have.ended.tree, want.ended.tree),
 		same("answers", have.answers.tree, want.answers.tree),

@@ -135,7 +135,7 @@ func (s *State) moveOn(row Dispatcher, op Operator, x entryContext) {
 		s.finish(op.ID, OpFailed, ending{reason: DestinationLost, detail: "the destination " + string(op.To) + " cannot take work any more"}, x)
 		return
 	}
-	op.Epoch = s.place(row, op.ToIncarnation, op.ID, x)
+	op.Epoch, op.Moved = s.place(row, op.ToIncarnation, op.ID, x), true
 	s.setOperator(op)
 }
 

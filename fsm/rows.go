@@ -204,8 +204,10 @@ type Operator struct {
 	FromIncarnation Incarnation
 	To              NodeName
 	ToIncarnation   Incarnation
-	// Epoch is the newest epoch that the operator issued.
+	// Epoch is the placement's that the operator works on: the newest that it issued, else the one that it stops.
 	Epoch Epoch
+	// Moved: the origin of a Move has stopped, and the destination has been ordered to start.
+	Moved bool
 	// Aborting: it will end absent as soon as what may run is confirmed stopped; AbortResult is then how it ends.
 	Aborting    bool
 	AbortResult OpResult
@@ -236,6 +238,7 @@ func (o *Operator) code(c *wire.Coder) {
 	wire.Str(c, &o.To)
 	wire.Uint(c, &o.ToIncarnation)
 	wire.Uint(c, &o.Epoch)
+	c.Bool(&o.Moved)
 	c.Bool(&o.Aborting)
 	wire.Uint8(c, &o.AbortResult)
 	c.Bool(&o.Drop)

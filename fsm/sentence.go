@@ -17,6 +17,9 @@ func (v Verdict) Sentence() string {
 
 func (f Facts) acceptedSentence() string {
 	switch {
+	case f.Operator != 0 && f.Result != 0:
+		return fmt.Sprintf("%s %s of dispatcher %d is being stopped; it ends %s, with the dispatcher absent, once what may run has stopped: weir operator wait %s",
+			f.OperatorKind, f.Operator, f.Dispatcher, f.Result, f.Operator)
 	case f.Operator != 0:
 		return fmt.Sprintf("%s %s of dispatcher %d is admitted; wait for it with: weir operator wait %s",
 			f.OperatorKind, f.Operator, f.Dispatcher, f.Operator)
@@ -43,7 +46,7 @@ func commonSentences() map[Reason]func(Facts) string {
 		ReportInert:   singleReport,
 		ReportStale:   singleReport,
 		StaleTerm: func(f Facts) string {
-			return fmt.Sprintf("the server that proposed this no longer leads: term %d of server %s counts; ask again with the same request id", f.Term, f.Server)
+			return fmt.Sprintf("the server that proposed this does not lead in the term that counts, %d%s; ask again with the same request id", f.Term, of(" of server ", string(f.Server)))
 		},
 		FeatureLevel: func(f Facts) string {
 			return fmt.Sprintf("this needs feature level %d, the %s is %d%s; upgrade every server first", f.Want, f.Limit, f.Have, of(" of ", string(f.Server)))
@@ -80,7 +83,7 @@ func nodeSentences() map[Reason]func(Facts) string {
 			return fmt.Sprintf("no node is named %s; list them with: weir node list", f.Node)
 		},
 		NodeLive: func(f Facts) string {
-			return fmt.Sprintf("node %s is live as incarnation %s; stop that process, or wait until its lease of %d ms is over", f.Node, f.Incarnation, f.LeaseMS)
+			return fmt.Sprintf("node %s still holds its name as incarnation %s; stop that process, or wait until its lease of %d ms is over", f.Node, f.Incarnation, f.LeaseMS)
 		},
 		NodeFenced: func(f Facts) string {
 			return fmt.Sprintf("node %s, incarnation %s, is fenced and takes no work; choose another node, or restart its process", f.Node, f.Incarnation)
@@ -129,10 +132,16 @@ func operatorSentences() map[Reason]func(Facts) string {
 			return fmt.Sprintf("no dispatcher has number %d; list them with: weir dispatcher list", f.Dispatcher)
 		},
 		EpochMismatch: func(f Facts) string {
-			return fmt.Sprintf("dispatcher %d has epoch %s%s by now, not the one expected; look again before asking", f.Dispatcher, f.Epoch, of(" on node ", string(f.Node)))
+			if f.Epoch == 0 {
+				return fmt.Sprintf("dispatcher %d runs nowhere by now, so it has not the epoch expected; look again before asking", f.Dispatcher)
+			}
+			return fmt.Sprintf("dispatcher %d has epoch %s on node %s by now, not the one expected; look again before asking", f.Dispatcher, f.Epoch, f.Node)
 		},
 		OperatorExists: func(f Facts) string {
-			return fmt.Sprintf("%s %s%s was first and holds dispatcher %d; wait for it with: weir operator wait %s, or cancel it", f.OperatorKind, f.Operator, of(" to node ", string(f.Node)), f.Dispatcher, f.Operator)
+			if f.OperatorKind == OpRemove || f.OperatorKind == OpStop {
+				return fmt.Sprintf("%s %s was first and holds dispatcher %d until node %s has stopped it; wait for it with: weir operator wait %s", f.OperatorKind, f.Operator, f.Dispatcher, f.Node, f.Operator)
+			}
+			return fmt.Sprintf("%s %s to node %s was first and holds dispatcher %d; wait for it with: weir operator wait %s, or cancel it", f.OperatorKind, f.Operator, f.Node, f.Dispatcher, f.Operator)
 		},
 		AlreadyOwned: func(f Facts) string {
 			return fmt.Sprintf("dispatcher %d runs on node %s under epoch %s; use a move from that node", f.Dispatcher, f.Node, f.Epoch)

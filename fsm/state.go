@@ -41,12 +41,13 @@ type derived struct {
 	tablesOf pairs                   // changefeed -> tables
 	spans    spanIndex               // table -> dispatchers in key order
 	loads    lookup[Incarnation, Load]
-	placed   pairs      // incarnation -> dispatchers in any phase but absent
-	pending  pairs      // incarnation -> dispatchers in Starting or Stopping
-	absent   pairs      // changefeed -> absent dispatchers
-	bound    pairs      // destination incarnation -> running operators
-	removals rangeIndex // ranges that a removal holds
-	ended    pairs      // entry of the end -> finished operators
+	placed   pairs                       // incarnation -> dispatchers in any phase but absent
+	pending  pairs                       // incarnation -> dispatchers in Starting or Stopping
+	absent   pairs                       // changefeed -> absent dispatchers
+	bound    pairs                       // destination incarnation -> running operators
+	incoming lookup[Incarnation, uint32] // moves whose origin has not stopped
+	removals rangeIndex                  // ranges that a removal holds
+	ended    pairs                       // entry of the end -> finished operators
 	answers  lookup[uint64, RequestID]
 	records  lookup[uint64, recordKey] // order of ends -> history
 }
@@ -97,7 +98,7 @@ func newDerived() derived {
 		nodeOf: newLookup[Incarnation, NodeName](), gone: newLookup[Incarnation, NodeName](),
 		feeds: newLookup[string, ChangefeedID](), targets: newLookup[string, TableID](), tablesOf: newPairs(),
 		spans: newSpanIndex(), loads: newLookup[Incarnation, Load](), placed: newPairs(), pending: newPairs(),
-		absent: newPairs(), bound: newPairs(), removals: newRangeIndex(), ended: newPairs(),
+		absent: newPairs(), bound: newPairs(), incoming: newLookup[Incarnation, uint32](), removals: newRangeIndex(), ended: newPairs(),
 		answers: newLookup[uint64, RequestID](), records: newLookup[uint64, recordKey](),
 	}
 }
@@ -119,7 +120,7 @@ func (d *derived) cloneDerived() derived {
 	return derived{
 		nodeOf: d.nodeOf.clone(), gone: d.gone.clone(), feeds: d.feeds.clone(), targets: d.targets.clone(),
 		tablesOf: d.tablesOf.clone(), spans: d.spans.clone(), loads: d.loads.clone(), placed: d.placed.clone(),
-		pending: d.pending.clone(), absent: d.absent.clone(), bound: d.bound.clone(), removals: d.removals.clone(),
+		pending: d.pending.clone(), absent: d.absent.clone(), bound: d.bound.clone(), incoming: d.incoming.clone(), removals: d.removals.clone(),
 		ended: d.ended.clone(), answers: d.answers.clone(), records: d.records.clone(),
 	}
 }

@@ -79,6 +79,9 @@ func (s *State) addTable(feed Changefeed, spec TableSpec, start Position, x entr
 }
 
 func (m *DropTables) apply(s *State, x entryContext) Verdict {
+	if len(m.Tables) == 0 {
+		return malformed("no table is named")
+	}
 	feed, v := s.feedNamed(m.Changefeed)
 	if !v.OK() {
 		return v

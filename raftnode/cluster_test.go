@@ -522,6 +522,31 @@ func TestReview_R38_a_new_leader_serves_nothing_before_its_state_has_caught_up(t
 	})
 }
 
+// A level that this version does not understand is refused while this server is known not to; if the log raises it all
+// the same, the server stops and serves nothing.
+func TestALevelThatThisVersionDoesNotUnderstandStopsTheServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := raftnodetest.New(t, raftnodetest.Options{Servers: 1})
+		s := c.Ready()
+		node := s.Node()
+		level := fsm.Proposal{Command: &fsm.SetFeatureLevel{Level: raftnode.HighestLevel + 1}}
+		verdicts, err := node.Propose(t.Context(), level)
+		require.NoError(t, err)
+		require.Equal(t, fsm.FeatureLevel, verdicts[0].Reason)
+
+		said := fsm.Proposal{Command: &fsm.AnnounceServer{Server: s.ID, Address: "127.0.0.1:1", HighestLevel: raftnode.HighestLevel + 1}}
+		_, err = node.Propose(t.Context(), said, level)
+		require.ErrorIs(t, err, raftnode.ErrUnknownOutcome)
+		<-node.Fault()
+		_, _, ok := node.Local()
+		require.False(t, ok, "nothing is served any more")
+		var fault *raftnode.FaultError
+		require.ErrorAs(t, c.Crash(s.ID), &fault)
+		require.Equal(t, raftnode.FaultEntry, fault.Cause)
+		require.ErrorContains(t, fault, "upgrade this server")
+	})
+}
+
 // R47: an unknown command at position 5 of an entry: nothing of the entry is applied, the server stops.
 func TestReview_R47_the_whole_entry_is_decoded_before_its_first_command_is_applied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -100,6 +100,12 @@ func (m *machine) applyEntry(e fsm.Entry) (verdicts []fsm.Verdict, fault *FaultE
 	if fault := m.checkCluster(); fault != nil {
 		return nil, m.latch.report(fault)
 	}
+	if level := m.state.Meta().Level; level > fsm.HighestLevel {
+		return nil, m.latch.report(&FaultError{
+			Cause: FaultEntry, What: fmt.Sprintf("log entry %d raises the feature level to %d, and this version understands %d", e.Index, level, fsm.HighestLevel),
+			Advice: "upgrade this server to the version of the others and start it again",
+		})
+	}
 	m.publish(e.Index)
 	m.hashes.put(e.Index, m.state.Hash())
 	return verdicts, nil

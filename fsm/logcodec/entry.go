@@ -121,10 +121,6 @@ func decodeProposal(c *wire.Coder, index uint64, i int) (fsm.Proposal, error) {
 	if err := body.Finish(); err != nil {
 		return p, fmt.Errorf("%w: entry %d, command %d (%s): %w", ErrEntry, index, i+1, kind, err)
 	}
-	if level, raises := cmd.(*fsm.SetFeatureLevel); raises && level.Level > fsm.HighestLevel {
-		return p, fmt.Errorf("%w: entry %d raises the feature level to %d, this version understands %d: run a newer version",
-			ErrEntry, index, level.Level, fsm.HighestLevel)
-	}
 	p.Command = cmd
 	return p, nil
 }

@@ -117,6 +117,9 @@ func readSnapshot(in *summed) (*fsm.State, error) {
 	if err != nil {
 		return nil, err
 	}
+	if header.Level > fsm.HighestLevel {
+		return nil, fmt.Errorf("%w: it has feature level %d, this version understands %d: run a newer version", ErrSnapshot, header.Level, fsm.HighestLevel)
+	}
 	b := fsm.NewBuilder()
 	rows := uint64(0)
 	for {

@@ -107,7 +107,6 @@ func TestMistakesNameFileLineAndWhatWasExpected(t *testing.T) {
 		"batch\n  tick\n  state\n":                     `test.txt:3: state is no command of the log: a batch holds only those`,
 		"batch\n  tick\n  entry-term=3 tick\n":         `test.txt:3: entry-term= is not known before a verb`,
 		"tick\nbare\n":                                 `test.txt:2: bare stands first in a script`,
-		"level 2\n":                                    `test.txt:1: read the entry back: `,
 	} {
 		_, err := run(t, script)
 		require.ErrorContains(t, err, want, "%s", script)
@@ -138,7 +137,7 @@ state $t
 		"add: ACCEPTED op=1 kind=add dispatcher=d4 epoch=2 node=n1#1",
 		"reports=REPORT_COUNTED",
 		"move: ACCEPTED op=3 kind=move dispatcher=d4",
-		"cancel: ACCEPTED op=3 kind=move dispatcher=d4",
+		"cancel: ACCEPTED op=3 kind=move result=canceled dispatcher=d4",
 		"expire: ACCEPTED node=n3#3",
 		"tick: ACCEPTED refused=#3",
 		`d4 s.u ["k",+inf): stopping n1#1 epoch=2 op=3`,
