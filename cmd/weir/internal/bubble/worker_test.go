@@ -26,6 +26,7 @@ type worker struct {
 	cancel context.CancelFunc
 	result chan error
 	ended  bool            // waited for
+	left   bool            // asked to stop
 	began  fsm.Incarnation // the first one of a node that was there from the beginning
 }
 
@@ -58,11 +59,17 @@ func (w *worker) kill() {
 	w.cancel()
 }
 
+// leave stops a node as planned.
+func (w *worker) leave() {
+	w.left = true
+	w.cancel()
+}
+
 // alive are the nodes that run.
 func (c *cluster) alive() []*worker {
 	var out []*worker
 	for _, w := range c.nodes {
-		if !w.ended && !w.dead.Load() {
+		if !w.left && !w.dead.Load() {
 			out = append(out, w)
 		}
 	}
@@ -81,7 +88,8 @@ func (c *cluster) named(name string) *worker {
 	return nil
 }
 
-// wait waits for the end of a node that was cancelled or killed. A node that is killed cannot say goodbye.
+// wait waits for the end of a node that was cancelled or killed. One that was killed, or stopped among faults, may not have
+// been able to say goodbye.
 func (w *worker) wait() {
 	w.c.t.Helper()
 	if w.ended {
@@ -90,7 +98,7 @@ func (w *worker) wait() {
 	w.ended = true
 	err := <-w.result
 	w.api.Close()
-	if !w.dead.Load() {
+	if !w.dead.Load() && !w.left {
 		require.NoError(w.c.t, err, "%s ended, seed %d", w.name, w.c.seed)
 	}
 }
