@@ -22,10 +22,25 @@ func (c *Client) NewRequest(ctx context.Context) (*weirv1.RequestHeader, error) 
 	return &weirv1.RequestHeader{RequestId: c.config.NewID(), RequestTimeMs: now, By: c.config.By}, nil
 }
 
+// headerKey finds the header that a context carries.
+type headerKey struct{}
+
+// WithRequest makes the next request for a change that is sent under the context go out under the header, which
+// NewRequest made: the way to choose, and to repeat, the name of a request whose method takes no message.
+func WithRequest(ctx context.Context, h *weirv1.RequestHeader) context.Context {
+	return context.WithValue(ctx, headerKey{}, h)
+}
+
 // prepare gives a request for a change its name and time. A header that the caller has set is kept.
 func (k *call) prepare(ctx context.Context) *Error {
 	m, mutates := k.req.(interface{ GetHeader() *weirv1.RequestHeader })
-	if mutates && m.GetHeader().GetRequestId() == "" {
+	if chosen, ok := ctx.Value(headerKey{}).(*weirv1.RequestHeader); ok && mutates && m.GetHeader().GetRequestId() == "" {
+		by := chosen.GetBy()
+		if by == "" {
+			by = k.client.config.By
+		}
+		k.stamp(&weirv1.RequestHeader{RequestId: chosen.GetRequestId(), RequestTimeMs: chosen.GetRequestTimeMs(), By: by})
+	} else if mutates && m.GetHeader().GetRequestId() == "" {
 		now, e := k.client.time(ctx)
 		if e != nil {
 			return e

@@ -3,43 +3,31 @@ package plane
 import (
 	"context"
 
+	"github.com/weir-project/weir/api/client"
 	"github.com/weir-project/weir/api/weirv1"
 )
 
-// under makes the client send the next request under the header's id. The client's own methods for these requests take
-// no header, but ask for an id.
-func (c *connected) under(h *weirv1.RequestHeader) (unlock func()) {
-	c.mu.Lock()
-	c.id = h.GetRequestId()
-	return c.mu.Unlock
-}
-
 // Pause implements Named.
-func (c *connected) Pause(ctx context.Context, h *weirv1.RequestHeader, changefeed string) (*weirv1.ResponseHeader, error) {
-	defer c.under(h)()
-	return c.PauseChangefeed(ctx, changefeed)
+func (c connected) Pause(ctx context.Context, h *weirv1.RequestHeader, changefeed string) (*weirv1.ResponseHeader, error) {
+	return c.PauseChangefeed(client.WithRequest(ctx, h), changefeed)
 }
 
 // Resume implements Named.
-func (c *connected) Resume(ctx context.Context, h *weirv1.RequestHeader, changefeed string) (*weirv1.ResponseHeader, error) {
-	defer c.under(h)()
-	return c.ResumeChangefeed(ctx, changefeed)
+func (c connected) Resume(ctx context.Context, h *weirv1.RequestHeader, changefeed string) (*weirv1.ResponseHeader, error) {
+	return c.ResumeChangefeed(client.WithRequest(ctx, h), changefeed)
 }
 
 // Remove implements Named.
-func (c *connected) Remove(ctx context.Context, h *weirv1.RequestHeader, changefeed string) (*weirv1.ResponseHeader, error) {
-	defer c.under(h)()
-	return c.RemoveChangefeed(ctx, changefeed)
+func (c connected) Remove(ctx context.Context, h *weirv1.RequestHeader, changefeed string) (*weirv1.ResponseHeader, error) {
+	return c.RemoveChangefeed(client.WithRequest(ctx, h), changefeed)
 }
 
 // Cancel implements Named.
-func (c *connected) Cancel(ctx context.Context, h *weirv1.RequestHeader, operator uint64) (*weirv1.ResponseHeader, error) {
-	defer c.under(h)()
-	return c.CancelOperator(ctx, operator)
+func (c connected) Cancel(ctx context.Context, h *weirv1.RequestHeader, operator uint64) (*weirv1.ResponseHeader, error) {
+	return c.CancelOperator(client.WithRequest(ctx, h), operator)
 }
 
 // Fence implements Named.
-func (c *connected) Fence(ctx context.Context, h *weirv1.RequestHeader, node string, incarnation uint64, why string) (uint64, error) {
-	defer c.under(h)()
-	return c.FenceNode(ctx, node, incarnation, why)
+func (c connected) Fence(ctx context.Context, h *weirv1.RequestHeader, node string, incarnation uint64, why string) (uint64, error) {
+	return c.FenceNode(client.WithRequest(ctx, h), node, incarnation, why)
 }

@@ -9,7 +9,6 @@ package plane
 import (
 	"context"
 	"iter"
-	"sync"
 	"time"
 
 	"github.com/weir-project/weir/api/client"
@@ -72,22 +71,13 @@ type Plane interface {
 }
 
 // connected fits the client.
-type connected struct {
-	*client.Client
-
-	mu sync.Mutex // held while a request under a chosen id is being sent
-	id string
-}
+type connected struct{ *client.Client }
 
 // Connect makes a client of the servers; by says who asks. It connects when it is first used.
 func Connect(addresses []string, by string, timeout time.Duration) (Plane, error) {
-	c := &connected{}
-	made, err := client.New(client.Config{
-		Addresses: addresses, By: by, Call: timeout, Try: min(time.Second, timeout/3), NewID: func() string { return c.id },
-	})
+	c, err := client.New(client.Config{Addresses: addresses, By: by, Call: timeout, Try: min(time.Second, timeout/3)})
 	if err != nil {
 		return nil, err
 	}
-	c.Client = made
-	return c, nil
+	return connected{c}, nil
 }

@@ -84,10 +84,10 @@ func TestChosenIDs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r.header = nil
-			require.NoError(t, change(&weirv1.RequestHeader{RequestId: "id-of-" + name}))
+			require.NoError(t, change(&weirv1.RequestHeader{RequestId: "id-of-" + name, RequestTimeMs: 321}))
 			require.Equal(t, "id-of-"+name, r.header.GetRequestId())
 			require.Equal(t, "ann", r.header.GetBy())
-			require.NotZero(t, r.header.GetRequestTimeMs())
+			require.Equal(t, uint64(321), r.header.GetRequestTimeMs(), "the time decides whether a late retry is refused")
 		})
 	}
 }
