@@ -115,13 +115,10 @@ func insideGates(r *Report, agents *evidence.Agents) {
 	opened, closed := map[opening]evidence.Edge{}, map[opening]evidence.Edge{}
 	for _, e := range agents.Edges {
 		at := opening{e.Node, e.Incarnation, e.Opening}
-		switch {
-		case e.Kind == "opened":
+		if e.Kind == "opened" {
 			opened[at] = e
-		default:
-			if _, before := closed[at]; !before {
-				closed[at] = e
-			}
+		} else if _, before := closed[at]; !before {
+			closed[at] = e
 		}
 	}
 	grants := int64(0)

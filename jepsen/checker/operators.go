@@ -23,10 +23,38 @@ type Operator struct {
 // dispatcher, and that every refusal for an operator in the way names one that was there at that entry.
 func OneOperator(ops []*history.Operation, listed []Operator) *Report {
 	r := &Report{Check: "one operator a dispatcher"}
-	byID, byDispatcher := map[uint64]Operator{}, map[uint64][]Operator{}
+	byID := map[uint64]Operator{}
 	for _, o := range listed {
 		byID[o.ID] = o
 	}
+	disjoint(r, byID)
+	var admitted, refused, forgotten int64
+	for _, op := range ops {
+		known := true
+		switch {
+		case op.Answer.Outcome == history.OK && op.Answer.Operator != 0:
+			admitted++
+			known = shown(r, op, byID)
+		case op.Answer.Reason == "OPERATOR_EXISTS":
+			refused++
+			known = named(r, op, byID)
+		default:
+			continue
+		}
+		r.Looked++
+		if !known {
+			forgotten++
+		}
+	}
+	r.figure("admissions looked for among the operators", admitted)
+	r.figure("refusals that name the winner", refused)
+	r.figure("operators that the cluster had forgotten", forgotten)
+	return r
+}
+
+// disjoint checks that the operators of a dispatcher follow each other.
+func disjoint(r *Report, byID map[uint64]Operator) {
+	byDispatcher := map[uint64][]Operator{}
 	for _, o := range byID {
 		byDispatcher[o.Dispatcher] = append(byDispatcher[o.Dispatcher], o)
 	}
@@ -40,30 +68,16 @@ func OneOperator(ops []*history.Operation, listed []Operator) *Report {
 			}
 		}
 	}
-	var admitted, refused, forgotten int64
-	for _, op := range ops {
-		switch {
-		case op.Answer.Outcome == history.OK && op.Answer.Operator != 0:
-			admitted++
-			r.Looked++
-			if o, ok := byID[op.Answer.Operator]; !ok {
-				forgotten++
-			} else if o.Dispatcher != op.Answer.Dispatcher || (o.Since != op.Answer.Index && op.Spec.Kind != history.Remove) {
-				r.violate("request %s was admitted as operator %d of dispatcher %d at entry %d; the cluster lists it for dispatcher %d since entry %d",
-					op.Request, op.Answer.Operator, op.Answer.Dispatcher, op.Answer.Index, o.Dispatcher, o.Since)
-			}
-		case op.Answer.Reason == "OPERATOR_EXISTS":
-			refused++
-			r.Looked++
-			if !named(r, op, byID) {
-				forgotten++
-			}
-		}
+}
+
+// shown checks an admission's operator; it returns false if the cluster does not remember it.
+func shown(r *Report, op *history.Operation, byID map[uint64]Operator) bool {
+	o, ok := byID[op.Answer.Operator]
+	if ok && (o.Dispatcher != op.Answer.Dispatcher || (o.Since != op.Answer.Index && op.Spec.Kind != history.Remove)) {
+		r.violate("request %s was admitted as operator %d of dispatcher %d at entry %d; the cluster lists it for dispatcher %d since entry %d",
+			op.Request, op.Answer.Operator, op.Answer.Dispatcher, op.Answer.Index, o.Dispatcher, o.Since)
 	}
-	r.figure("admissions found among the operators", admitted-forgotten)
-	r.figure("refusals that name the winner", refused)
-	r.figure("operators that the cluster had forgotten", forgotten)
-	return r
+	return ok
 }
 
 // named checks a refusal's winner; it returns false if the cluster does not remember that operator.
@@ -101,32 +115,22 @@ type Race struct {
 func Races(races []Race) *Report {
 	r := &Report{Check: "one winner a race, whom every loser is told"}
 	var lost, outside int64
-	for _, race := range races {
+	for i := range races {
+		race := &races[i]
 		r.Looked++
-		var winner, epoch uint64
-		admitted := 0
-		for _, op := range race.Operations {
-			if op.Answer.Outcome == history.OK {
-				winner, epoch, admitted = op.Answer.Operator, op.Answer.Epoch, admitted+1
-			}
-		}
 		if race.Outside != nil {
-			winner, epoch, admitted = race.Outside.ID, race.OutsideEpoch, admitted+1
 			outside++
 		}
 		if race.LeaderLost {
 			lost++
 		}
+		winner, epoch, admitted := race.winner()
 		if admitted != 1 {
 			r.violate("race for dispatcher %d: %d contenders were admitted, not one", race.Dispatcher, admitted)
 			continue
 		}
 		for _, op := range race.Operations {
-			if op.Answer.Outcome == history.OK {
-				continue
-			}
-			named := op.Answer.Operator == winner || (op.Answer.Reason == "ALREADY_OWNED" && op.Answer.Epoch == epoch)
-			if op.Answer.Outcome != history.Rejected || !named {
+			if op.Answer.Outcome != history.OK && !tells(&op.Answer, winner, epoch) {
 				r.violate("race for dispatcher %d: operator %d won, and request %s (%s) was told %s %s",
 					race.Dispatcher, winner, op.Request, op.Spec.Kind, op.Answer.Brief(), op.Answer.Message)
 			}
@@ -135,4 +139,22 @@ func Races(races []Race) *Report {
 	r.figure("with the leader killed meanwhile", lost)
 	r.figure("won by the scheduler", outside)
 	return r
+}
+
+// winner is the operator that was admitted, its epoch, and how many were.
+func (race *Race) winner() (operator, epoch uint64, admitted int) {
+	for _, op := range race.Operations {
+		if op.Answer.Outcome == history.OK {
+			operator, epoch, admitted = op.Answer.Operator, op.Answer.Epoch, admitted+1
+		}
+	}
+	if race.Outside != nil {
+		operator, epoch, admitted = race.Outside.ID, race.OutsideEpoch, admitted+1
+	}
+	return operator, epoch, admitted
+}
+
+// tells says whether a refusal names the winner.
+func tells(a *history.Answer, operator, epoch uint64) bool {
+	return a.Outcome == history.Rejected && (a.Operator == operator || (a.Reason == "ALREADY_OWNED" && a.Epoch == epoch))
 }

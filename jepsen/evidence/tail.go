@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 )
 
 // tail reads the end of a file, from the beginning of a line.
@@ -52,9 +53,9 @@ func CutOff(path string, since int64) (int, error) {
 	n := 0
 	seen := map[string]bool{}
 	lines := bytes.Split(raw, []byte("\n"))
-	for i := len(lines) - 1; i >= 0; i-- {
+	for _, line := range slices.Backward(lines) {
 		var l Line
-		if len(lines[i]) == 0 || unmarshal(lines[i], &l) != nil || l.At < since {
+		if len(line) == 0 || unmarshal(line, &l) != nil || l.At < since {
 			continue
 		}
 		key := fmt.Sprint(l.Incarnation, l.Dispatcher, l.Epoch, l.Claim, l.Call, l.Begun)

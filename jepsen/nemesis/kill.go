@@ -166,29 +166,10 @@ const patience = 2 * time.Second
 
 // kill waits for the moment and kills. The kill is empty if the moment did not come.
 func (k *Killer) kill(ctx context.Context, n int, class Class, victim *cluster.Process) (Kill, error) {
-	ledger := ""
-	if class == Owner {
-		ledger = k.Cluster.Ledger(victim.Name)
-	}
-	deadline := time.Now().Add(patience)
-	var open []history.Operation
-	for ; ; time.Sleep(200 * time.Microsecond) {
-		if ctx.Err() != nil || time.Now().After(deadline) {
-			return Kill{}, nil
-		}
-		if class == Owner {
-			busy, err := evidence.LastIsAttempt(ledger)
-			if err != nil {
-				return Kill{}, err
-			}
-			if busy {
-				break
-			}
-			continue
-		}
-		if open = k.inFlight(class, victim.Name); len(open) > 0 {
-			break
-		}
+	ledger := k.Cluster.Ledger(victim.Name)
+	open, come, err := k.moment(ctx, class, victim.Name, ledger)
+	if err != nil || !come {
+		return Kill{}, err
 	}
 	life, err := victim.Kill()
 	if err != nil {
@@ -203,6 +184,22 @@ func (k *Killer) kill(ctx context.Context, n int, class Class, victim *cluster.P
 	kill.Operations = k.stillOpen(open, life.Signalled)
 	kill.Hit = kill.Operations > 0
 	return kill, nil
+}
+
+// moment waits until something is in flight that the kill would cut into; it reports whether that came.
+func (k *Killer) moment(ctx context.Context, class Class, victim, ledger string) (open []history.Operation, come bool, err error) {
+	for deadline := time.Now().Add(patience); ctx.Err() == nil && time.Now().Before(deadline); time.Sleep(200 * time.Microsecond) {
+		if class == Owner {
+			if come, err = evidence.LastIsAttempt(ledger); come || err != nil {
+				return nil, come, err
+			}
+			continue
+		}
+		if open = k.inFlight(class, victim); len(open) > 0 {
+			return open, true, nil
+		}
+	}
+	return nil, false, nil
 }
 
 // inFlight returns the operations that a server works on: every one of them needs the leader; a follower, those that ask

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,7 +26,6 @@ type admitRace struct {
 	clock    *caller.Caller
 	pinned   [2][]*caller.Caller // of each contender, one for each server
 	races    []checker.Race
-	kills    int
 	// epochs are those that the cluster gave each dispatcher, with the node.
 	epochs map[uint64]map[evidence.Epoch]string
 }
@@ -57,7 +57,7 @@ func AdmitRace(ctx context.Context, o *Options) (err error) {
 		if race.Outside == nil {
 			fair++
 		}
-		fmt.Fprintf(o.Out, "race %d: %s\n", n, describe(&race))
+		o.say("race %d: %s", n, describe(&race))
 	}
 	if err := r.check(ctx, races, fair); err != nil {
 		return err
@@ -67,17 +67,17 @@ func AdmitRace(ctx context.Context, o *Options) (err error) {
 }
 
 func describe(race *checker.Race) string {
-	text := fmt.Sprintf("dispatcher %d", race.Dispatcher)
+	parts := []string{fmt.Sprintf("dispatcher %d", race.Dispatcher)}
 	for _, op := range race.Operations {
-		text += fmt.Sprintf("; %s through %v: %s", op.Spec.Kind, op.Tries, op.Answer.Brief())
+		parts = append(parts, fmt.Sprintf("%s through %v: %s", op.Spec.Kind, op.Tries, op.Answer.Brief()))
 	}
 	if race.Outside != nil {
-		text += fmt.Sprintf("; operator %d of %s was there first", race.Outside.ID, race.Outside.By)
+		parts = append(parts, fmt.Sprintf("operator %d of %s was there first", race.Outside.ID, race.Outside.By))
 	}
 	if race.LeaderLost {
-		text += "; the leader was killed meanwhile"
+		parts = append(parts, "the leader was killed meanwhile")
 	}
-	return text
+	return strings.Join(parts, "; ")
 }
 
 const raceFeed = "races"

@@ -39,7 +39,7 @@ func newBench(ctx context.Context, o *Options, name string, tune func(*cluster.C
 	b := &bench{options: o, summary: &Summary{
 		Run: name, Seed: o.Seed, Folder: dir, Rerun: rerun(o, name),
 	}}
-	fmt.Fprintf(o.Out, "%s: seed %d, folder %s\n", name, o.Seed, dir)
+	o.say("%s: seed %d, folder %s", name, o.Seed, dir)
 	cfg := cluster.Config{Dir: dir, Binary: binary, Servers: 3, Agents: 3}
 	if tune != nil {
 		tune(&cfg)

@@ -85,7 +85,7 @@ func Kills(ctx context.Context, o *Options) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(o.Out, "faults over; asking every request again, waiting for everything to run and arrive")
+	o.say("faults over; asking every request again, waiting for everything to run and arrive")
 	ops, err := k.settle(ctx)
 	if err != nil {
 		return err
@@ -167,13 +167,19 @@ func (k *kills) makeClients() error {
 		if i >= roaming-batching && i < roaming {
 			c.Batch, c.NoCancel = 8, true
 		}
+		total := 15 * time.Second
+		if impatient := i%4 == 1 && i < roaming; impatient {
+			// Gives up in the middle of a leader change, so that some outcomes stay unknown until the end.
+			total = 400 * time.Millisecond
+			mine.Total = total
+		}
 		if i < shipped {
 			own, err := client.New(client.Config{Addresses: k.cluster.Addresses(), By: name})
 			if err != nil {
 				return fmt.Errorf("make client %s: %w", name, err)
 			}
 			c.Name, c.NoCancel = fmt.Sprintf("shipped%d", i+1), true
-			c.Doer = &caller.Shipped{Name: c.Name, Client: own, Recorder: k.recorder, Total: 15 * time.Second}
+			c.Doer = &caller.Shipped{Name: c.Name, Client: own, Recorder: k.recorder, Total: total}
 		}
 		if name == "churn" {
 			k.churner = c
@@ -252,7 +258,7 @@ func (k *kills) killer() *nemesis.Killer {
 		Rand:     rand.New(rand.NewPCG(k.options.Seed, 0xdead)),
 		PauseMin: k.plan.pauseMin, PauseMax: k.plan.pauseMax, DownMax: 3 * time.Second, LogFile: k.path("nemesis.jsonl"),
 		Tell: func(kill nemesis.Kill) {
-			fmt.Fprintf(k.options.Out, "kill %d: %s %s, %d operations and %d sink calls in flight\n",
+			k.options.say("kill %d: %s %s, %d operations and %d sink calls in flight",
 				kill.N, kill.Class, kill.Victim, kill.Operations, kill.Calls)
 		},
 	}
@@ -266,7 +272,7 @@ func (k *kills) progress(ctx context.Context) {
 			return
 		case <-time.After(10 * time.Second):
 		}
-		fmt.Fprintf(k.options.Out, "%3.0f s: %d operations, %d in flight, %d rows in the busy log, %d hashes\n",
+		k.options.say("%3.0f s: %d operations, %d in flight, %d rows in the busy log, %d hashes",
 			time.Since(start).Seconds(), k.recorder.Count(), len(k.recorder.InFlight()), k.feeds[0].log.Rows(), len(k.observer.samples()))
 	}
 }
@@ -274,44 +280,54 @@ func (k *kills) progress(ctx context.Context) {
 // counts sets what the run did against what it must have done.
 func (k *kills) counts(found []nemesis.Kill, ops []*history.Operation, elapsed time.Duration, rows int64) {
 	s := k.summary
-	total, missed := 0, 0
-	for _, class := range nemesis.Classes() {
-		hits := 0
-		for _, kill := range found {
-			if kill.Class == class && kill.Hit {
-				hits++
-			}
-			if kill.Class == class && !kill.Hit {
-				missed++
-			}
-		}
-		total += hits
-		s.count(fmt.Sprintf("kill -9 of a %s that hit something in flight", class), float64(hits), float64(min(10, k.plan.want[class])))
-	}
-	want := 0
-	for _, n := range k.plan.want {
-		want += n
-	}
-	s.count("kills that hit something in flight", float64(total), float64(want))
-	decided, admitted := map[string]bool{}, 0
-	for _, op := range ops {
-		switch op.Spec.Kind {
-		case history.Add, history.Move, history.Remove, history.Cancel:
-			if op.Answer.Outcome.Acknowledged() && !decided[op.Request] {
-				decided[op.Request] = true
-				if op.Answer.Outcome == history.OK {
-					admitted++
-				}
-			}
-		case history.AddTable, history.DropTable:
-		}
-	}
-	s.count("admissions decided a second", float64(len(decided))/elapsed.Seconds(), k.plan.admissions)
+	missed := k.countKills(found)
+	decided, admitted, open := admissions(ops)
+	s.count("admissions decided a second", float64(decided)/elapsed.Seconds(), k.plan.admissions)
 	s.count("of them admitted a second", float64(admitted)/elapsed.Seconds(), k.plan.admissions/20)
+	s.count("operations without a verdict, asked for afterwards", float64(open), 1)
 	s.count("rows a second in the busy log", float64(rows)/elapsed.Seconds(), k.plan.rows)
 	s.note("3 servers, 3 agents; %d clients (some pinned, some with the product's own client), 20 %% of requests sent twice", len(k.clients))
 	s.note("%d kill -9 in %.0f s, of which %d hit nothing and do not count", len(found), elapsed.Seconds(), missed)
-	leaders := slices.Sorted(maps.Keys(k.observer.leaders))
-	s.note("servers that led: %v", leaders)
+	s.note("servers that led: %v", slices.Sorted(maps.Keys(k.observer.leaders)))
 	s.outcomes(ops)
+}
+
+// countKills counts those that hit, by class, and returns how many did not.
+func (k *kills) countKills(found []nemesis.Kill) (missed int) {
+	hits := map[nemesis.Class]int{}
+	for _, kill := range found {
+		if kill.Hit {
+			hits[kill.Class]++
+		} else {
+			missed++
+		}
+	}
+	total, want := 0, 0
+	for _, class := range nemesis.Classes() {
+		total, want = total+hits[class], want+k.plan.want[class]
+		k.summary.count(fmt.Sprintf("kill -9 of a %s that hit something in flight", class), float64(hits[class]), float64(min(10, k.plan.want[class])))
+	}
+	k.summary.count("kills that hit something in flight", float64(total), float64(want))
+	return missed
+}
+
+// admissions counts requests for admissions that were decided and admitted, and operations of any kind without a verdict.
+func admissions(ops []*history.Operation) (decided, admitted, open int) {
+	seen := map[string]bool{}
+	for _, op := range ops {
+		if !op.Answer.Outcome.Acknowledged() {
+			open++
+			continue
+		}
+		changesTables := op.Spec.Kind == history.AddTable || op.Spec.Kind == history.DropTable
+		if changesTables || seen[op.Request] {
+			continue
+		}
+		seen[op.Request] = true
+		decided++
+		if op.Answer.Outcome == history.OK {
+			admitted++
+		}
+	}
+	return decided, admitted, open
 }

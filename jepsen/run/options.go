@@ -28,6 +28,9 @@ type Options struct {
 	Out io.Writer
 }
 
+// say prints a line for people; that it cannot be printed is no reason to end a run.
+func (o *Options) say(format string, args ...any) { _, _ = fmt.Fprintf(o.Out, format+"\n", args...) }
+
 // ErrFailed says that a run found a violation or did too little.
 var ErrFailed = errors.New("the run failed")
 
@@ -50,7 +53,7 @@ func (o *Options) folder(ctx context.Context, name string) (dir, binary string, 
 		}
 		return dir, binary, nil
 	}
-	fmt.Fprintln(o.Out, "building the program under test")
+	o.say("building the program under test")
 	binary, err = cluster.Build(ctx, dir)
 	return dir, binary, err
 }

@@ -165,7 +165,7 @@ func (r *replay) restartAll(ctx context.Context, plan replayPlan) error {
 			return err
 		}
 		r.restarts++
-		fmt.Fprintf(r.options.Out, "restart %d: %s (pid %d killed), %d snapshots in its folder, %d commands so far\n",
+		r.options.say("restart %d: %s (pid %d killed), %d snapshots in its folder, %d commands so far",
 			n+1, server.Name, life.PID, found, r.recorder.Count())
 		if err := r.back(ctx, n%len(r.servers)); err != nil {
 			return err

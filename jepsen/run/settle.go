@@ -137,7 +137,10 @@ func (k *kills) arrive(ctx context.Context, bound time.Duration) error {
 			return nil
 		}
 		if time.Now().After(deadline) || ctx.Err() != nil {
-			return fmt.Errorf("after %v not everything runs and has arrived: %s (%w)", bound, strings.Join(waits, "; "), err)
+			if err != nil {
+				return fmt.Errorf("after %v the dispatchers cannot be listed: %w", bound, err)
+			}
+			return fmt.Errorf("after %v not everything runs and has arrived: %s", bound, strings.Join(waits, "; "))
 		}
 		time.Sleep(200 * time.Millisecond)
 	}

@@ -3,7 +3,6 @@ package run
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
@@ -130,7 +129,7 @@ func (s *Summary) finish(o *Options) error {
 		return fmt.Errorf("write summary: %w", err)
 	}
 	short := s.short()
-	s.print(o.Out, short)
+	s.print(o, short)
 	if s.violations() > 0 || len(short) > 0 {
 		return ErrFailed
 	}
@@ -142,8 +141,8 @@ func (s *Summary) finish(o *Options) error {
 	return nil
 }
 
-func (s *Summary) print(w io.Writer, short []string) {
-	p := func(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
+func (s *Summary) print(o *Options, short []string) {
+	p := o.say
 	p("")
 	p("%s, seed %d", s.Run, s.Seed)
 	for _, n := range s.Notes {

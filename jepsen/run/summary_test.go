@@ -12,19 +12,20 @@ import (
 )
 
 // ended finishes a run that saw what the change says.
-func ended(t *testing.T, change func(*Summary)) (error, string, string) {
+func ended(t *testing.T, change func(*Summary)) (out, folder string, err error) {
 	t.Helper()
-	folder := filepath.Join(t.TempDir(), "run")
+	folder = filepath.Join(t.TempDir(), "run")
 	require.NoError(t, os.Mkdir(folder, 0o700))
-	var out bytes.Buffer
+	var printed bytes.Buffer
 	s := &Summary{Run: "kills", Seed: 7, Rerun: "jepsen kills --seed 7", Folder: folder, Reports: []*checker.Report{{Check: "one", Looked: 3}}}
 	s.count("kills", 5, 5)
 	change(s)
-	return s.finish(&Options{Out: &out}), out.String(), folder
+	err = s.finish(&Options{Out: &printed})
+	return printed.String(), folder, err
 }
 
 func TestACleanRunPassesAndLeavesNothing(t *testing.T) {
-	err, out, folder := ended(t, func(*Summary) {})
+	out, folder, err := ended(t, func(*Summary) {})
 	require.NoError(t, err)
 	require.Contains(t, out, "violations: 0")
 	require.Contains(t, out, "rerun: jepsen kills --seed 7")
@@ -38,7 +39,7 @@ func TestARunThatDidTooLittleFails(t *testing.T) {
 		"a violation of a check":            func(s *Summary) { s.add(&checker.Report{Check: "one", Looked: 1, Count: 1, Violations: []string{"v"}}) },
 		"a violation outside of all checks": func(s *Summary) { s.violate("a server ended by itself") },
 	} {
-		err, out, folder := ended(t, change)
+		out, folder, err := ended(t, change)
 		require.ErrorIs(t, err, ErrFailed, name)
 		require.Regexp(t, "TOO LITTLE|VIOLATION", out, name)
 		require.FileExists(t, filepath.Join(folder, "summary.json"), name)
