@@ -31,28 +31,17 @@ func WithRequest(ctx context.Context, h *weirv1.RequestHeader) context.Context {
 	return context.WithValue(ctx, headerKey{}, h)
 }
 
-// prepare gives a request for a change its name and time. A header that the caller has set is kept.
+// prepare gives a request for a change its name and time. What the caller has set of the header is kept; a name without
+// a time is taken to be built now.
 func (k *call) prepare(ctx context.Context) *Error {
-	m, mutates := k.req.(interface{ GetHeader() *weirv1.RequestHeader })
-	if chosen, ok := ctx.Value(headerKey{}).(*weirv1.RequestHeader); ok && mutates && m.GetHeader().GetRequestId() == "" {
-		by := chosen.GetBy()
-		if by == "" {
-			by = k.client.config.By
+	if m, mutates := k.req.(interface{ GetHeader() *weirv1.RequestHeader }); mutates {
+		h := m.GetHeader()
+		if chosen, ok := ctx.Value(headerKey{}).(*weirv1.RequestHeader); ok && h.GetRequestId() == "" {
+			h = chosen
 		}
-		k.stamp(&weirv1.RequestHeader{RequestId: chosen.GetRequestId(), RequestTimeMs: chosen.GetRequestTimeMs(), By: by})
-	} else if mutates && m.GetHeader().GetRequestId() == "" {
-		now, e := k.client.time(ctx)
-		if e != nil {
+		if e := k.complete(ctx, h); e != nil {
 			return e
 		}
-		by := m.GetHeader().GetBy()
-		if by == "" {
-			by = k.client.config.By
-		}
-		k.made = true
-		k.stamp(&weirv1.RequestHeader{RequestId: k.client.config.NewID(), RequestTimeMs: now, By: by})
-	} else if mutates {
-		k.header = m.GetHeader()
 	}
 	if _, err := proto.Marshal(k.req); err != nil {
 		return k.named(&Error{
@@ -60,6 +49,27 @@ func (k *call) prepare(ctx context.Context) *Error {
 			Message: fmt.Sprintf("the request cannot be sent: %v", err),
 		})
 	}
+	return nil
+}
+
+// complete fills in what the header lacks.
+func (k *call) complete(ctx context.Context, h *weirv1.RequestHeader) *Error {
+	full := &weirv1.RequestHeader{RequestId: h.GetRequestId(), RequestTimeMs: h.GetRequestTimeMs(), By: h.GetBy()}
+	if full.GetBy() == "" {
+		full.By = k.client.config.By
+	}
+	if full.GetRequestId() == "" {
+		k.made = true
+		full.RequestId, full.RequestTimeMs = k.client.config.NewID(), 0
+	}
+	if full.GetRequestTimeMs() == 0 {
+		now, e := k.client.time(ctx)
+		if e != nil {
+			return e
+		}
+		full.RequestTimeMs = now
+	}
+	k.stamp(full)
 	return nil
 }
 

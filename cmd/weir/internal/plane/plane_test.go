@@ -88,6 +88,8 @@ func TestChosenIDs(t *testing.T) {
 			require.Equal(t, "id-of-"+name, r.header.GetRequestId())
 			require.Equal(t, "ann", r.header.GetBy())
 			require.Equal(t, uint64(321), r.header.GetRequestTimeMs(), "the time decides whether a late retry is refused")
+			require.NoError(t, change(&weirv1.RequestHeader{RequestId: "new-" + name}))
+			require.GreaterOrEqual(t, r.header.GetRequestTimeMs(), uint64(900), "a name without a time was built now, not at the beginning")
 		})
 	}
 }
