@@ -42,8 +42,12 @@ build: ## bin/weir, static
 test: ## all tests under the race detector (needs gcc); ends with the totals
 	$(TOOL) gotestsum --format pkgname -- -race -shuffle=on -count=1 -timeout 9m $(ARGS) $(PKGS)
 
+# Races in a simulated cluster, and how many of them must lose the leader between the two decisions.
+RACES ?= 1000
+
 .PHONY: admit-race
-admit-race: ## Add against Move for one dispatcher: exactly one is admitted
+admit-race: ## Add against Move for one dispatcher: exactly one is admitted (simulated cluster, then real processes)
+	go test ./cmd/weir/internal/bubble -count=1 -v -timeout 30m -run '^TestField_B01_TwoRacingAdmissions$$' -bubble.races=$(RACES)
 	go run ./jepsen/cmd/jepsen admit-race $(ARGS)
 
 .PHONY: kills
@@ -51,7 +55,8 @@ kills: ## kill -9 of leaders, followers and owners under load: nothing acknowled
 	go run ./jepsen/cmd/jepsen kills $(ARGS)
 
 .PHONY: replay
-replay: ## equal prefix, equal state hash, also through snapshot and restore at every index
+replay: ## equal prefix, equal state hash: snapshot and restore at every index, then real servers through restarts
+	WEIR_REPLAY=full go test ./fsm/scenario -count=1 -v -timeout 20m -run '^TestReplayFromEverySnapshot$$'
 	go run ./jepsen/cmd/jepsen replay $(ARGS)
 
 .PHONY: lint

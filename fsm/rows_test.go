@@ -15,8 +15,8 @@ func fill(v reflect.Value, n *uint64) {
 	*n++
 	switch v.Kind() {
 	case reflect.Struct:
-		for i := range v.NumField() {
-			fill(v.Field(i), n)
+		for _, field := range v.Fields() {
+			fill(field, n)
 		}
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
@@ -108,8 +108,8 @@ func TestField_B67_EveryFieldIsInTheSnapshotAndInTheHash(t *testing.T) {
 func TestEveryRowTypeOfTheStateIsASection(t *testing.T) {
 	rows := 1 // meta
 	typ := reflect.TypeFor[data]()
-	for i := range typ.NumField() {
-		switch name := typ.Field(i).Name; name {
+	for field := range typ.Fields() {
+		switch field.Name {
 		case "meta", "hash", "derived":
 		default:
 			rows++

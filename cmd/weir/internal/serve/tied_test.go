@@ -20,6 +20,7 @@ func (s *openStream) Goodbye(context.Context, fsm.Goodbye) error { return nil }
 func (s *openStream) Register(context.Context, session.Registration) (session.Registered, error) {
 	return session.Registered{}, nil
 }
+
 func (s *openStream) Open(context.Context, session.Hello) (session.NodeStream, error) { return s, nil }
 
 // TestAServerThatLosesTheLeaderSilencesItsNode: no heartbeat leaves, so the node's gate closes at its deadline.
