@@ -30,7 +30,7 @@ func OneOperator(ops []*history.Operation, listed []Operator) *Report {
 	disjoint(r, byID)
 	var admitted, refused, forgotten int64
 	for _, op := range ops {
-		known := true
+		var known bool
 		switch {
 		case op.Answer.Outcome == history.OK && op.Answer.Operator != 0:
 			admitted++

@@ -37,7 +37,7 @@ func newBench(ctx context.Context, o *Options, name string, tune func(*cluster.C
 		return nil, err
 	}
 	b := &bench{options: o, summary: &Summary{
-		Run: name, Seed: o.Seed, Folder: dir, Rerun: rerun(o, name),
+		Run: name, Seed: o.Seed, Folder: dir, Rerun: o.Rerun(name),
 	}}
 	o.say("%s: seed %d, folder %s", name, o.Seed, dir)
 	cfg := cluster.Config{Dir: dir, Binary: binary, Servers: 3, Agents: 3}
@@ -63,17 +63,6 @@ func newBench(ctx context.Context, o *Options, name string, tune func(*cluster.C
 		return nil, errors.Join(err, b.close())
 	}
 	return b, nil
-}
-
-func rerun(o *Options, name string) string {
-	line := fmt.Sprintf("go run ./jepsen/cmd/jepsen %s --seed %d", name, o.Seed)
-	if o.Short {
-		line += " --short"
-	}
-	if o.Binary != "" {
-		line += " --binary " + o.Binary
-	}
-	return line
 }
 
 // dial makes the connections of one more client.

@@ -57,3 +57,15 @@ func (o *Options) folder(ctx context.Context, name string) (dir, binary string, 
 	binary, err = cluster.Build(ctx, dir)
 	return dir, binary, err
 }
+
+// Rerun is the line that does the run of that name again.
+func (o *Options) Rerun(name string) string {
+	line := fmt.Sprintf("go run ./jepsen/cmd/jepsen %s --seed %d", name, o.Seed)
+	if o.Short {
+		line += " --short"
+	}
+	if o.Binary != "" {
+		line += " --binary " + o.Binary
+	}
+	return line
+}

@@ -66,7 +66,7 @@ func start(args []string) int {
 	case errors.Is(err, run.ErrFailed):
 		return 1
 	default:
-		fmt.Fprintf(os.Stderr, "jepsen: %v\nseed %d\n", err, p.Seed)
+		fmt.Fprintf(os.Stderr, "jepsen: %v\nseed %d\nrerun: %s\n", err, p.Seed, options.Rerun(parsed.Command()))
 		return 1
 	}
 }
