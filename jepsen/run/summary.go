@@ -173,6 +173,10 @@ func (s *Summary) print(o *Options, short []string) {
 		p("    TOO LITTLE %s", v)
 	}
 	p("violations: %d", s.violations())
-	p("folder: %s", s.Folder)
+	if o.Keep || s.violations() > 0 || len(short) > 0 {
+		p("folder: %s", s.Folder)
+	} else {
+		p("folder: removed, since all was well; --keep keeps it")
+	}
 	p("rerun: %s", s.Rerun)
 }
