@@ -46,6 +46,7 @@ type cluster struct {
 	// configure may change a replica's configuration before each start.
 	configure func(*raftnode.Config)
 	audit     *audit // of every entry on every server; nil: none
+	supervise func() // called while the test waits; nil: nobody is
 }
 
 // host is a server and what outlives its crashes.
@@ -208,9 +209,15 @@ func (c *cluster) ended(h *host) {
 	h.result = nil
 }
 
-// restart starts a server that was crashed.
+// gaveUp says whether the server has ended itself, as one does that must not go on.
+func (h *host) gaveUp() bool { return h.plane != nil && len(h.result) > 0 }
+
+// restart starts a server that was crashed or ended itself.
 func (c *cluster) restart(h *host) {
 	c.t.Helper()
+	if h.gaveUp() {
+		c.crash(h)
+	}
 	if h.plane == nil {
 		c.ended(h)
 		c.start(h)
@@ -240,7 +247,7 @@ func (c *cluster) stop() {
 func (c *cluster) running() []*host {
 	var up []*host
 	for _, h := range c.servers {
-		if h.plane != nil {
+		if h.plane != nil && !h.gaveUp() {
 			up = append(up, h)
 		}
 	}
@@ -268,6 +275,9 @@ func (c *cluster) eventually(what string, condition func() bool) {
 func (c *cluster) within(limit time.Duration, what string, condition func() bool) {
 	c.t.Helper()
 	for end := time.Now().Add(limit); !condition(); time.Sleep(pollPeriod) {
+		if c.supervise != nil {
+			c.supervise()
+		}
 		if !time.Now().Before(end) {
 			c.t.Fatalf("%v after the beginning, after waiting for %v, it is still not so that %s\n%s", c.now(), limit, what, c.describe())
 		}
@@ -355,13 +365,10 @@ func (c *cluster) hasSession(leader *host, inc fsm.Incarnation) bool {
 }
 
 // settled waits until all servers have applied the same, and compares their states.
-func (c *cluster) settled() uint64 {
+func (c *cluster) settled() {
 	c.t.Helper()
-	var index uint64
-	equal := 0
 	c.eventually("all servers have the same state at the same index", func() bool {
-		index = c.servers[0].node().AppliedIndex()
-		equal = 0
+		index, equal := c.servers[0].node().AppliedIndex(), 0
 		want, known := c.servers[0].node().HashAt(index)
 		for _, h := range c.servers {
 			if got, ok := h.node().HashAt(index); known && ok {
@@ -374,7 +381,6 @@ func (c *cluster) settled() uint64 {
 	for _, h := range c.servers {
 		require.NoError(c.t, h.view().CheckInvariants(), "%s, seed %d", h.id, c.seed)
 	}
-	return index
 }
 
 func logger(name string) hclog.Logger {

@@ -34,20 +34,29 @@ type storm struct {
 	*cluster
 	did    map[string]int // what was done, by word
 	tables int            // names that were made up
+	// decided are the operators whose verdict a client has had, asked those that were asked for.
+	decided []verdict
+	asked   int
+}
+
+// verdict is a request and the answer that its client had.
+type verdict struct {
+	req   *weirv1.AdmitOperatorRequest
+	first answer
 }
 
 // A random schedule: servers and nodes are killed, cut off in one or both directions, slowed down and started again,
 // sessions break, leaders change, while dispatchers are moved, added, removed and cancelled, tables come and go,
 // changefeeds pause. On every server after every entry the invariants hold and equal prefixes make equal states; no range
 // has two owners at one instant, every second time without token checks. When the faults stop, everything runs again
-// within a bound.
+// within a bound, and every verdict that a client had is still the answer to its request.
 func TestRandomSchedules(t *testing.T) {
 	s := seed(t)
-	total, did, looks, slowest := ownership{smallest: time.Hour}, map[string]int{}, 0, time.Duration(0)
+	total, did, looks, repeated, slowest := ownership{smallest: time.Hour}, map[string]int{}, 0, 0, time.Duration(0)
 	defer func() {
 		t.Logf("random: %d schedules of %v; %d faults and requests: %s", *seedsFlag, *timeFlag, sum(did), words(did))
-		t.Logf("random: %d states checked, %d calls accepted at the sink, %d refused, %d handovers, smallest gap %v, all runs again after at most %v",
-			looks, total.accepted, total.refused, total.handovers, total.smallest, slowest)
+		t.Logf("random: %d states checked, %d verdicts asked for again, %d calls accepted at the sink, %d refused, %d handovers, smallest gap %v, all runs again after at most %v",
+			looks, repeated, total.accepted, total.refused, total.handovers, total.smallest, slowest)
 		t.Logf("again: go test ./cmd/weir/internal/bubble -run %s -v -bubble.seed=%d -bubble.seeds=%d -bubble.time=%v", t.Name(), s, *seedsFlag, *timeFlag)
 	}()
 	for i := range uint64(*seedsFlag) {
@@ -57,6 +66,8 @@ func TestRandomSchedules(t *testing.T) {
 		}, func(c *cluster) {
 			m := &storm{cluster: c, did: did}
 			took := m.rage()
+			m.repeat()
+			repeated += len(m.decided)
 			o := judgeLedger(c.world.effects())
 			wrong, looked := c.audit.findings()
 			require.Empty(c.t, wrong, "states, seed %d", c.seed)
@@ -69,6 +80,7 @@ func TestRandomSchedules(t *testing.T) {
 			t.Fatalf("the schedule of -bubble.seed=%d -bubble.seeds=1 (token checks %t)", s+i, checks)
 		}
 	}
+	require.NotZero(t, repeated)
 	require.GreaterOrEqual(t, total.handovers, 3*(*seedsFlag), "handovers")
 	require.GreaterOrEqual(t, sum(did), int(*timeFlag/time.Second)*(*seedsFlag), "faults and requests")
 }
@@ -124,9 +136,16 @@ func (m *storm) skew() {
 func (m *storm) calm() time.Duration {
 	m.t.Helper()
 	m.net.heal()
+	m.supervise = func() {
+		for _, h := range m.servers {
+			if h.gaveUp() {
+				m.restarted(h)
+			}
+		}
+	}
 	began := time.Now()
 	for _, h := range m.servers {
-		m.restart(h)
+		m.restarted(h)
 	}
 	for i := range nodesOf {
 		m.revive(fmt.Sprintf("n%d", i+1))
@@ -135,7 +154,7 @@ func (m *storm) calm() time.Duration {
 	for i := range feeds {
 		_, err := m.admin.ResumeChangefeed(m.t.Context(), fmt.Sprintf("feed%d", i))
 		var no *client.Error
-		if err != nil && !(errors.As(err, &no) && no.Class == client.Rejected) {
+		if err != nil && (!errors.As(err, &no) || no.Class != client.Rejected) {
 			require.NoError(m.t, err, m.describe())
 		}
 	}
@@ -309,12 +328,21 @@ func (m *storm) killServer() bool {
 
 func (m *storm) startServer() bool {
 	for _, h := range m.servers {
-		if h.plane == nil {
-			m.restart(h)
+		if h.plane == nil || h.gaveUp() {
+			m.restarted(h)
 			return true
 		}
 	}
 	return false
+}
+
+// restarted starts a server that is down. One may end itself: a leader that hears others and is not heard can neither work
+// nor hand over.
+func (m *storm) restarted(h *host) {
+	if h.gaveUp() {
+		m.did["server ended itself"]++
+	}
+	m.restart(h)
 }
 
 func (m *storm) handOver() bool {
@@ -359,6 +387,9 @@ func (m *storm) revive(name string) bool {
 // seen is the state as some server knows it; a storm may ask for what is not so any more.
 func (m *storm) seen() *fsm.View {
 	up := m.running()
+	if len(up) == 0 {
+		return fsm.New().View()
+	}
 	return up[m.rand.IntN(len(up))].view()
 }
 
@@ -375,10 +406,9 @@ func (m *storm) move(x context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = m.admin.AdmitOperator(x, &weirv1.OperatorSpec{
+	return m.request(x, &weirv1.OperatorSpec{
 		Kind: weirv1.OperatorKind_OPERATOR_KIND_MOVE, Dispatcher: uint64(d.ID), FromAny: true, To: fmt.Sprintf("n%d", 1+m.rand.IntN(nodesOf)),
 	})
-	return err
 }
 
 func (m *storm) admit(x context.Context, k weirv1.OperatorKind) error {
@@ -390,8 +420,34 @@ func (m *storm) admit(x context.Context, k weirv1.OperatorKind) error {
 	if k == weirv1.OperatorKind_OPERATOR_KIND_ADD {
 		spec.To = fmt.Sprintf("n%d", 1+m.rand.IntN(nodesOf))
 	}
-	_, err = m.admin.AdmitOperator(x, spec)
+	return m.request(x, spec)
+}
+
+// request asks for an operator and remembers the verdict.
+func (m *storm) request(x context.Context, spec *weirv1.OperatorSpec) error {
+	m.asked++
+	req := &weirv1.AdmitOperatorRequest{
+		Header:   &weirv1.RequestHeader{RequestId: fmt.Sprintf("storm-%d-%d", m.seed, m.asked), RequestTimeMs: m.seen().Meta().TimeMS},
+		Operator: spec,
+	}
+	given, err := m.admin.Admit(x, req)
+	v := verdict{req: req, first: answer{kind: fsm.OperatorKind(spec.GetKind()), to: spec.GetTo(), given: given}}
+	if err != nil {
+		v.first.given = nil
+		if !errors.As(err, &v.first.no) || v.first.no.Class != client.Rejected {
+			return err
+		}
+	}
+	m.decided = append(m.decided, v)
 	return err
+}
+
+// repeat sends every request again that a client had the verdict of: it is still the same.
+func (m *storm) repeat() {
+	m.t.Helper()
+	for _, v := range m.decided {
+		require.NoError(m.t, same(v.first, m.cluster.ask(v.req, "auditor", m.anyServer())), "seed %d", m.seed)
+	}
 }
 
 func (m *storm) cancelAny(x context.Context) error {
@@ -418,7 +474,7 @@ func (m *storm) dropAndAdd(x context.Context) error {
 	table := fmt.Sprintf("%s.%d", feed, m.rand.IntN(tablesOf))
 	_, err := m.admin.DropTables(x, &weirv1.DropTablesRequest{Changefeed: feed, Tables: []*weirv1.TableRef{{Name: table}}})
 	var no *client.Error
-	if err != nil && !(errors.As(err, &no) && no.Reason == fsm.UnknownTable.String()) {
+	if err != nil && (!errors.As(err, &no) || no.Reason != fsm.UnknownTable.String()) {
 		return err
 	}
 	_, err = m.admin.AddTables(x, &weirv1.AddTablesRequest{Changefeed: feed, Tables: []*weirv1.TableSpec{splitTable(table)}})

@@ -2,7 +2,6 @@ package bubble
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -238,7 +237,7 @@ func TestField_B77_EveryRefusalReachesTheCallerThroughTheWholeStack(t *testing.T
 				start := time.Now()
 				err := r.call(c.t.Context(), api)
 				var no *client.Error
-				require.True(c.t, errors.As(err, &no), "%s through %s: %v", r.name, via.id, err)
+				require.ErrorAs(c.t, err, &no, "%s through %s: %v", r.name, via.id, err)
 				require.Equal(c.t, r.reason, no.Reason, "%s through %s: %s", r.name, via.id, no.Message)
 				require.Contains(c.t, []client.Class{client.Rejected, client.Invalid}, no.Class, "%s through %s", r.name, via.id)
 				require.NotEmpty(c.t, no.Message)

@@ -3,6 +3,7 @@ package bubble
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/stretchr/testify/require"
@@ -31,7 +32,7 @@ type worker struct {
 }
 
 // work starts a node.
-func (c *cluster) work(name string) *worker {
+func (c *cluster) work(name string) {
 	c.t.Helper()
 	w := &worker{c: c, name: name, host: fmt.Sprintf("%s.%d", name, len(c.nodes)+1), clock: clock.NewSkewed(clock.NewBubble()), result: make(chan error, 1)}
 	w.api = c.loneClient(w.host)
@@ -49,7 +50,6 @@ func (c *cluster) work(name string) *worker {
 	w.cancel = cancel
 	go func() { w.result <- node.Run(ctx) }()
 	c.nodes = append(c.nodes, w)
-	return w
 }
 
 // kill ends a node as kill -9 does: from this instant on nothing that it does has an effect anywhere.
@@ -79,9 +79,9 @@ func (c *cluster) alive() []*worker {
 // named is the newest life of a node.
 func (c *cluster) named(name string) *worker {
 	c.t.Helper()
-	for i := len(c.nodes) - 1; i >= 0; i-- {
-		if c.nodes[i].name == name {
-			return c.nodes[i]
+	for _, w := range slices.Backward(c.nodes) {
+		if w.name == name {
+			return w
 		}
 	}
 	c.t.Fatalf("there is no node %s", name)
