@@ -30,7 +30,7 @@ func (c *Cluster) serverArgs(i int) []string {
 // agentArgs is the command line of an agent.
 func (c *Cluster) agentArgs(name string) []string {
 	return c.withLogLevel([]string{
-		"agent", "--stop-on-stdin-eof", "--node", name, "--data", c.DataDir(name), "--cluster", ID,
+		"agent", "--stop-on-stdin-eof", "--wait-for-name", "30s", "--node", name, "--data", c.DataDir(name), "--cluster", ID,
 		"--servers", strings.Join(c.Addresses(), ","), "--ledger", c.Ledger(name),
 	})
 }

@@ -39,13 +39,19 @@ type serverCmd struct {
 	Node        string `placeholder:"NAME" help:"With --agent: the node's name. Default: the server's."`
 	Ledger      string `type:"path" placeholder:"FILE" help:"With --agent: note every lease edge and sink call in this file."`
 	TimingTimes int    `name:"timing-multiplier" default:"1" help:"Stretch every time of Raft so often, 1 to 10, for slow networks."`
+
+	WaitForName       time.Duration `default:"5s" help:"With --agent: how long to wait for the node's name while an older process of it may still hold a lease."`
+	SnapshotThreshold uint64        `placeholder:"ENTRIES" help:"Take a snapshot after so many log entries. Default: 8192."`
+	SnapshotInterval  time.Duration `placeholder:"TIME" help:"Look so often whether a snapshot is due. Default: 30s."`
+	TrailingLogs      int           `placeholder:"ENTRIES" help:"Keep so many log entries behind a snapshot. Default: 10240."`
 }
 
 // Run carries the command out.
 func (c *serverCmd) Run(x *call) error {
 	cfg := serve.ServerConfig{
 		ID: c.ID, DataDir: c.Data, Cluster: c.Cluster, RaftAddress: c.Raft, GRPCAddress: c.GRPC, Profile: c.Profile,
-		TimingMultiplier: c.TimingTimes, LogOutput: x.env.Stderr, LogLevel: c.LogLevel,
+		TimingMultiplier: c.TimingTimes, SnapshotThreshold: c.SnapshotThreshold, SnapshotInterval: c.SnapshotInterval,
+		TrailingLogs: c.TrailingLogs, LogOutput: x.env.Stderr, LogLevel: c.LogLevel,
 	}
 	grpc := make([]string, 0, len(c.Peer))
 	for _, text := range c.Peer {
@@ -65,7 +71,7 @@ func (c *serverCmd) Run(x *call) error {
 		cfg.Agent = &serve.AgentConfig{
 			Node: orElse(c.Node, c.ID), DataDir: filepath.Join(c.Data, "agent"), Servers: append([]string{cfg.GRPCAddress}, grpc...),
 			Cluster: c.Cluster, Profile: c.Profile, StopTimeout: c.StopTimeout, LedgerFile: c.Ledger, LogOutput: x.env.Stderr,
-			LogLevel: c.LogLevel,
+			LogLevel: c.LogLevel, WaitForName: c.WaitForName,
 		}
 	}
 	return c.run(x, func(ctx context.Context) error { return x.env.Server(ctx, cfg) })
@@ -94,13 +100,15 @@ type agentCmd struct {
 	Servers []string `required:"" env:"WEIR_SERVERS" placeholder:"HOST:PORT,..." help:"Addresses of servers."`
 	Cluster string   `placeholder:"ID" help:"Refuse servers of another cluster."`
 	Ledger  string   `type:"path" placeholder:"FILE" help:"Note every lease edge and sink call in this file."`
+
+	WaitForName time.Duration `default:"5s" help:"How long to wait for the name while an older process of it may still hold a lease."`
 }
 
 // Run carries the command out.
 func (c *agentCmd) Run(x *call) error {
 	cfg := serve.AgentConfig{
 		Node: c.Node, DataDir: c.Data, Servers: c.Servers, Cluster: c.Cluster, Profile: c.Profile, StopTimeout: c.StopTimeout,
-		LedgerFile: c.Ledger, LogOutput: x.env.Stderr, LogLevel: c.LogLevel,
+		LedgerFile: c.Ledger, WaitForName: c.WaitForName, LogOutput: x.env.Stderr, LogLevel: c.LogLevel,
 	}
 	return c.run(x, func(ctx context.Context) error { return x.env.Agent(ctx, cfg) })
 }

@@ -45,7 +45,8 @@ func Agent(ctx context.Context, cfg AgentConfig) error {
 		Node: fsm.NodeName(cfg.Node), Cluster: cfg.Cluster, Address: address(), Lock: lock, Dialer: cfg.dialer(api),
 		Sources: pipes.Source, Sinks: pipes.Sink, Clock: system, Timers: timers, Timing: timing,
 		Limits: dispatcher.Limits{StopDeadline: cfg.StopTimeout}, Logger: logger, Ledger: ledger, Wall: wallMS,
-		Reason: reasonOf,
+		WaitForName: cfg.WaitForName,
+		Reason:      reasonOf,
 		Abort: func(reason string) {
 			logger.Error("this process ends itself", "reason", reason)
 			os.Exit(ExitWritePath)

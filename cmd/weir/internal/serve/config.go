@@ -52,6 +52,9 @@ type AgentConfig struct {
 	Profile string
 	// StopTimeout bounds a planned stop; zero means the runtime's default.
 	StopTimeout time.Duration
+	// WaitForName is how long to wait for the name while an older process of it may still hold a lease, as after a crash;
+	// then, or at once if zero, the agent ends with NODE_LIVE.
+	WaitForName time.Duration
 	// LedgerFile, if set, receives a line for every edge of the gate and every call to a sink: evidence for checkers.
 	LedgerFile string
 	// contact, if set, says whether the server of the same process may answer; without it the node stays silent.

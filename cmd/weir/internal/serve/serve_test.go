@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -54,13 +53,13 @@ func logOf(n int) string {
 func TestThreeServersWithAgentsReplicateALog(t *testing.T) {
 	dir := t.TempDir()
 	peers, grpc := threePeers(t)
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	var running sync.WaitGroup
-	errs := make([]error, 3)
+	stops, ended := make([]context.CancelFunc, 3), make([]chan error, 3)
 	for i, p := range peers {
-		running.Go(func() {
-			errs[i] = Server(ctx, ServerConfig{
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		stops[i], ended[i] = stop, make(chan error, 1)
+		go func() {
+			ended[i] <- Server(ctx, ServerConfig{
 				ID: p.ID, DataDir: filepath.Join(dir, p.ID), RaftAddress: p.RaftAddress, GRPCAddress: p.GRPCAddress, Peers: peers,
 				LogOutput: io.Discard,
 				Agent: &AgentConfig{
@@ -68,7 +67,7 @@ func TestThreeServersWithAgentsReplicateALog(t *testing.T) {
 					LedgerFile: filepath.Join(dir, p.ID+".ledger"),
 				},
 			})
-		})
+		}()
 	}
 	log, replica := filepath.Join(dir, "log.ndjson"), filepath.Join(dir, "replica.db")
 	require.NoError(t, os.WriteFile(log, []byte(logOf(300)), 0o600))
@@ -85,10 +84,14 @@ func TestThreeServersWithAgentsReplicateALog(t *testing.T) {
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return countRows(t, replica) == 300 }, 20*time.Second, 50*time.Millisecond)
 
-	stop()
-	running.Wait()
-	for i, err := range errs {
-		require.NoError(t, err, "server %d", i+1)
+	stops[0]()
+	require.NoError(t, <-ended[0], "a planned stop of one says goodbye and hands over")
+	stops[1]()
+	stops[2]()
+	for _, e := range ended[1:] {
+		if err := <-e; err != nil { // there is no majority left to say goodbye to
+			require.ErrorContains(t, err, "say goodbye")
+		}
 	}
 	for _, p := range peers {
 		require.FileExists(t, filepath.Join(dir, p.ID+".ledger"))
