@@ -88,10 +88,11 @@ func (l *life) refused(code string) {
 	}
 }
 
-// watch ends a session whose leader acknowledges nothing for half a lease: the other half is for the next one.
+// watch ends a session whose leader acknowledges nothing for half a lease: the other half is for the next one. It looks
+// in the period of heartbeats, so that it is not late by more than one.
 func (l *life) watch(ctx context.Context) error {
-	acked := l.gate.State().NewestAck
-	ticker := l.node.cfg.Timers.NewTicker(l.lease / 2)
+	newest, since := l.gate.State().NewestAck, l.node.cfg.Clock.Now()
+	ticker := l.node.cfg.Timers.NewTicker(l.beat)
 	defer ticker.Stop()
 	for {
 		select {
@@ -99,11 +100,13 @@ func (l *life) watch(ctx context.Context) error {
 			return context.Cause(ctx)
 		case <-ticker.C():
 		}
-		now := l.gate.State().NewestAck
-		if now == acked {
+		now := l.node.cfg.Clock.Now()
+		if ack := l.gate.State().NewestAck; ack != newest {
+			newest, since = ack, now
+		}
+		if clock.MaxElapsed(since, now) >= l.lease/2 {
 			return errQuiet
 		}
-		acked = now
 	}
 }
 
