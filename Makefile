@@ -44,10 +44,11 @@ test: ## all tests under the race detector (needs gcc); ends with the totals
 
 # Races in a simulated cluster, and how many of them must lose the leader between the two decisions.
 RACES ?= 1000
+LOST ?= 300
 
 .PHONY: admit-race
 admit-race: ## Add against Move for one dispatcher: exactly one is admitted (simulated cluster, then real processes)
-	go test ./cmd/weir/internal/bubble -count=1 -v -timeout 30m -run '^TestField_B01_TwoRacingAdmissions$$' -bubble.races=$(RACES)
+	go test ./cmd/weir/internal/bubble -count=1 -v -timeout 30m -run '^TestField_B01_TwoRacingAdmissions$$' -bubble.races=$(RACES) -bubble.lost=$(LOST)
 	go run ./jepsen/cmd/jepsen admit-race $(ARGS)
 
 .PHONY: kills
@@ -95,7 +96,7 @@ ci: tidy-check check-generate lint lint-proof ci-jepsen test ## everything a cha
 .PHONY: ci-jepsen
 ci-jepsen:
 	$(MAKE) replay ARGS=--short
-	$(MAKE) admit-race ARGS=--short
+	$(MAKE) admit-race ARGS=--short RACES=200 LOST=60
 	$(MAKE) kills ARGS=--short
 
 ##@ Change
