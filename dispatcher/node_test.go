@@ -185,6 +185,31 @@ func TestALeaderThatAcknowledgesNothingIsLeft(t *testing.T) {
 	})
 }
 
+// TestASilentLeaderIsLeftWithinHalfALeaseAndAHeartbeat has the leader fall silent at every point of the period in which a
+// node could look: however that lies, half a lease must be left for the next session.
+func TestASilentLeaderIsLeftWithinHalfALeaseAndAHeartbeat(t *testing.T) {
+	const heartbeat = 250 * time.Millisecond
+	for offset := time.Duration(0); offset < testLease/2; offset += 90 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, newWorld(), nil)
+			pass(500*time.Millisecond + offset)
+			r.leader.set(func() { r.leader.acks = false })
+			silent := time.Now()
+			left := func() bool {
+				r.leader.mu.Lock()
+				defer r.leader.mu.Unlock()
+				return r.leader.sessions >= 2
+			}
+			for !left() {
+				pass(10 * time.Millisecond)
+				require.Less(t, time.Since(silent), testLease, "offset %v", offset)
+			}
+			require.LessOrEqual(t, time.Since(silent), testLease/2+heartbeat+100*time.Millisecond, "offset %v", offset)
+			require.NoError(t, r.stop())
+		})
+	}
+}
+
 func TestTheGatePausesAndAckReopensWithoutLossOrRepetition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(tx(10, 1), tx(20, 1), tx(30, 1))
