@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -152,6 +154,7 @@ func (r *replay) restartAll(ctx context.Context, plan replayPlan) error {
 		}
 		server := r.cluster.Servers[n%len(r.cluster.Servers)]
 		r.awaitSnapshot(ctx, server.Name)
+		r.awaitTail(ctx, n%len(r.servers), server.Name)
 		life, err := server.Kill()
 		if err != nil {
 			return err
@@ -183,6 +186,44 @@ func (r *replay) awaitSnapshot(ctx context.Context, server string) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
+}
+
+// tail is how many entries behind its newest snapshot a server is to have when it is killed, and room for how long the
+// noting of their hashes takes: the next snapshot comes 200 entries after the last.
+const tail, tailRoom = 50, 60
+
+// awaitTail waits until a server has enough of its log behind its newest snapshot, and notes the hashes there: after the
+// restart it must come to the same ones from the snapshot and this part of the log.
+func (r *replay) awaitTail(ctx context.Context, server int, name string) {
+	for range 400 {
+		applied, _ := r.observer.applied(ctx)
+		behind := applied[server] - min(applied[server], r.newestSnapshot(name))
+		if behind >= tail && behind <= tail+tailRoom || ctx.Err() != nil {
+			for index := applied[server] - tail + 1; index <= applied[server] && ctx.Err() == nil; index++ {
+				r.observer.hashesAt(ctx, index)
+			}
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// newestSnapshot is the index of a server's newest snapshot, as its folder's name says it: term-index-time.
+func (r *replay) newestSnapshot(server string) uint64 {
+	newest := uint64(0)
+	for _, pattern := range []string{"snapshots/*-*-*", "*/snapshots/*-*-*"} {
+		list, err := filepath.Glob(filepath.Join(r.cluster.DataDir(server), pattern))
+		if err != nil {
+			continue
+		}
+		for _, folder := range list {
+			parts := strings.Split(filepath.Base(folder), "-")
+			if index, err := strconv.ParseUint(parts[1], 10, 64); err == nil {
+				newest = max(newest, index)
+			}
+		}
+	}
+	return newest
 }
 
 // snapshotsOf counts complete snapshots in a server's folder.
