@@ -105,15 +105,18 @@ func TestPlannedStopStartsNothingAndWaitsForWritesInFlight(t *testing.T) {
 		require.Equal(t, 1, w.count(stageSinkOpen))
 		require.Len(t, w.writes(), 1)
 		require.Len(t, r.leader.goodbyes, 1)
-		told := r.leader.goodbyes[0].Stopped // or in a report that was acknowledged before
+		told := r.leader.goodbyes[0].Stopped // or in a report, or in both if its acknowledgement was still on the way
 		for _, p := range r.leader.reported(1, 50) {
 			if p.What == fsm.ReportStopped {
 				told = append(told, p.PlacementPosition)
 			}
 		}
-		require.Equal(t, []fsm.PlacementPosition{{
-			Dispatcher: 1, Epoch: 50, HasPosition: true, Position: fsm.Position{TS: 10, Stage: fsm.StageRows},
-		}}, told)
+		require.NotEmpty(t, told)
+		for _, p := range told {
+			require.Equal(t, fsm.PlacementPosition{
+				Dispatcher: 1, Epoch: 50, HasPosition: true, Position: fsm.Position{TS: 10, Stage: fsm.StageRows},
+			}, p)
+		}
 	})
 }
 
