@@ -102,7 +102,8 @@ func TestStore_that_hangs_ends_the_leader_so_that_another_takes_over(t *testing.
 		b.who.Store(&old.ID)
 		begin := time.Now()
 		_, err := old.Node().Propose(within(t, 3*time.Second), tick())
-		require.ErrorIs(t, err, raftnode.ErrUnknownOutcome)
+		// Unknown, unless an entry of the server's own hung first: then this one was never taken.
+		require.True(t, errors.Is(err, raftnode.ErrUnknownOutcome) || errors.Is(err, raftnode.ErrOverloaded), "%v", err)
 		next := c.Leader(old.ID)
 		require.NoError(t, raftnode.Outcome(next.Node().Propose(t.Context(), tick())))
 		require.Less(t, time.Since(begin), 10*time.Second)
