@@ -171,6 +171,22 @@ func TestADamagedSnapshotIsRefused(t *testing.T) {
 	require.ErrorIs(t, err, logcodec.ErrSnapshot, "a byte after the end")
 }
 
+// TestASnapshotOfALevelThatThisVersionDoesNotUnderstandIsRefused: its rows may mean more than this version reads in them.
+func TestASnapshotOfALevelThatThisVersionDoesNotUnderstandIsRefused(t *testing.T) {
+	s := goldenState(t)
+	last := s.Meta().Index
+	verdicts := s.Apply(fsm.Entry{Index: last + 1, Term: 1, Proposals: []fsm.Proposal{
+		{Term: 1, Command: &fsm.AnnounceServer{Server: "s1", Address: "127.0.0.1:1", HighestLevel: fsm.HighestLevel + 1}},
+		{Term: 1, Command: &fsm.SetFeatureLevel{Level: fsm.HighestLevel + 1}},
+	}})
+	require.True(t, verdicts[1].OK())
+	var raw bytes.Buffer
+	require.NoError(t, logcodec.WriteSnapshot(&raw, s.View()))
+	_, err := logcodec.ReadSnapshot(&raw)
+	require.ErrorIs(t, err, logcodec.ErrSnapshot)
+	require.ErrorContains(t, err, "run a newer version")
+}
+
 // TestReview_R47_AnEntryIsReadCompletelyBeforeAnythingIsApplied has the unknown command behind known ones.
 func TestReview_R47_AnEntryIsReadCompletelyBeforeAnythingIsApplied(t *testing.T) {
 	first, second := proposalOf(&fsm.BeginTerm{Server: "a"}), proposalOf(&fsm.Tick{})
