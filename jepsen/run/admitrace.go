@@ -46,16 +46,20 @@ func AdmitRace(ctx context.Context, o *Options) (err error) {
 	if err := r.prepare(ctx); err != nil {
 		return err
 	}
-	// The scheduler may place the dispatcher first: such a race is checked, and another one is run instead.
-	fair := 0
-	for n := 1; fair < races && n <= 3*races; n++ {
-		race, err := r.race(ctx, n, fair%3 == 2)
+	// The scheduler may place the dispatcher first: such a race is checked, and another one is run instead. A kill may come
+	// when both requests have been answered: then further races follow, with a kill in each, until enough have hit.
+	fair, lost := 0, 0
+	for n := 1; (fair < races || lost < races/4) && n <= 3*races; n++ {
+		race, err := r.race(ctx, n, fair%3 == 2 || fair >= races)
 		if err != nil {
 			return fmt.Errorf("race %d: %w", n, err)
 		}
 		r.races = append(r.races, race)
 		if race.Outside == nil {
 			fair++
+		}
+		if race.LeaderLost {
+			lost++
 		}
 		o.say("race %d: %s", n, describe(&race))
 	}
