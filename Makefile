@@ -60,6 +60,11 @@ replay: ## equal prefix, equal state hash: snapshot and restore at every index, 
 	WEIR_REPLAY=full go test ./fsm/scenario -count=1 -v -timeout 20m -run '^TestReplayFromEverySnapshot$$'
 	go run ./jepsen/cmd/jepsen replay $(ARGS)
 
+.PHONY: bench-apply
+bench-apply: ## instructions, allocations, time and heap of the state machine at 1,000 to 1,000,000 dispatchers (needs valgrind; ARGS=-short: a share)
+	command -v valgrind >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends valgrind; }
+	cd bench && go vet ./... && go test -count=1 ./apply && go run ./apply $(ARGS)
+
 .PHONY: lint
 lint: ## golangci-lint, buf lint and format, and that importing dispatcher links no SQL driver
 	$(TOOL) golangci-lint run --allow-parallel-runners $(PKGS)

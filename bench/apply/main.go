@@ -1,0 +1,92 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// options are the command line.
+type options struct {
+	sizes  []int
+	rounds int
+	waves  int
+	batch  int
+	seed   uint64
+	short  bool
+	keep   string
+	serve  int // internal: be the child of one size
+}
+
+// errBounds says that a bound does not hold.
+var errBounds = errors.New("a bound does not hold")
+
+func main() {
+	if err := run(os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "apply:", err)
+		os.Exit(1)
+	}
+}
+
+func parse(args []string) (options, error) {
+	var o options
+	var sizes string
+	f := flag.NewFlagSet("apply", flag.ContinueOnError)
+	f.StringVar(&sizes, "sizes", "1000,10000,100000,1000000", "numbers of dispatchers, ascending")
+	f.IntVar(&o.rounds, "rounds", 5, "timed rounds of each size; their median counts")
+	f.IntVar(&o.waves, "waves", 40, "waves of about 1,000 commands in a round")
+	f.IntVar(&o.batch, "batch", 1, "commands in a log entry")
+	f.Uint64Var(&o.seed, "seed", 1, "seed of everything random")
+	f.BoolVar(&o.short, "short", false, "1,000 and 100,000 dispatchers, instructions and allocations only")
+	f.StringVar(&o.keep, "keep", "", "folder for callgrind's output files, for callgrind_annotate")
+	f.IntVar(&o.serve, "serve", 0, "internal: build so many dispatchers and take orders on standard input")
+	if err := f.Parse(args); err != nil {
+		return o, err
+	}
+	if o.short {
+		sizes, o.rounds, o.waves = "1000,100000", 0, 10
+	}
+	for word := range strings.SplitSeq(sizes, ",") {
+		n, err := strconv.Atoi(word)
+		if err != nil || n < waveSize || (len(o.sizes) > 0 && n <= o.sizes[len(o.sizes)-1]) {
+			return o, fmt.Errorf("sizes %q: want ascending numbers, each at least %d", sizes, waveSize)
+		}
+		o.sizes = append(o.sizes, n)
+	}
+	if o.batch < 1 || o.waves < 1 || o.rounds < 0 {
+		return o, errors.New("batch and waves are at least 1, rounds at least 0")
+	}
+	return o, nil
+}
+
+func run(args []string, out io.Writer) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	if o.serve > 0 {
+		return serve(o.serve, o.seed, os.Stdin, out)
+	}
+	rows, err := o.measure()
+	if err != nil {
+		return err
+	}
+	printTable(out, o, rows)
+	b := fullBounds()
+	if o.short {
+		b = shortBounds()
+	}
+	lines, ok := b.verdicts(rows)
+	fmt.Fprintln(out)
+	for _, line := range lines {
+		fmt.Fprintln(out, line)
+	}
+	if !ok {
+		return errBounds
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"time"
+
+	"github.com/weir-project/weir/fsm"
+	"github.com/weir-project/weir/fsm/logcodec"
+)
+
+// heap is what the dispatchers take, and what the bounded memory of the past takes beside them.
+type heap struct {
+	Built    float64 // bytes a dispatcher after n adds in the log
+	Restored float64 // the same after reading a snapshot
+	Past     uint64  // bytes of history, finished operators and answers at their limits, whatever the number of dispatchers
+}
+
+// cost is what a number of commands took.
+type cost struct {
+	Commands    uint64
+	Nanoseconds int64
+	Allocations uint64
+	Bytes       uint64
+}
+
+// per divides a total by the number of commands.
+func (c cost) per(total float64) float64 { return total / float64(max(c.Commands, 1)) }
+
+// liveHeap is the heap in use after collection.
+func liveHeap() uint64 {
+	runtime.GC()
+	runtime.GC() // what finalizers and sweeping left of the first
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// measureHeap builds a world of n dispatchers and says what each takes. The harness's own books do not count.
+func measureHeap(n int, seed uint64) (*world, heap, error) {
+	var h heap
+	w := newWorld(n, seed)
+	var snapshot bytes.Buffer
+	if err := logcodec.WriteSnapshot(&snapshot, w.state.View()); err != nil {
+		return nil, h, fmt.Errorf("write snapshot: %w", err)
+	}
+	with := liveHeap()
+	w.state = nil
+	without := liveHeap()
+	h.Built = float64(with-without) / float64(n)
+	restored, err := logcodec.ReadSnapshot(&snapshot)
+	if err != nil {
+		return nil, h, fmt.Errorf("read snapshot: %w", err)
+	}
+	snapshot = bytes.Buffer{}
+	w.state = restored
+	h.Restored = float64(liveHeap()-without) / float64(n)
+	return w, h, nil
+}
+
+// warm fills the bounded memory of the past to its limits under the default policy, so that each further command
+// forgets as much as it adds.
+func (w *world) warm() {
+	w.setPolicy(func(*fsm.Policy) {})
+	p := w.state.Meta().Policy
+	ended := min(int(p.KeepHistory), len(w.places)*int(p.KeepHistoryEach)/2)
+	for done := 0; done < max(ended, int(p.KeepOperators)); done += waveSize {
+		w.play(buildBatch, func(e fsm.Entry) []fsm.Verdict { return w.state.Apply(e) })
+	}
+}
+
+// play lets one wave happen, through apply, and returns the number of commands.
+func (w *world) play(batch int, apply func(fsm.Entry) []fsm.Verdict) (commands uint64) {
+	stories := w.wave()
+	for at := range longestStory {
+		for _, e := range w.round(stories, at, batch) {
+			mustTake(e, apply(e))
+			commands += uint64(len(e.Proposals))
+		}
+	}
+	return commands
+}
+
+// playTimed is play with a measurement around each step of all stories: nothing but Apply runs inside.
+func (w *world) playTimed(batch int, c *cost, before, after func()) {
+	stories := w.wave()
+	for at := range longestStory {
+		entries := w.round(stories, at, batch)
+		verdicts := make([][]fsm.Verdict, len(entries))
+		before()
+		for i := range entries {
+			verdicts[i] = w.state.Apply(entries[i])
+		}
+		after()
+		for i, e := range entries {
+			mustTake(e, verdicts[i])
+			c.Commands += uint64(len(e.Proposals))
+		}
+	}
+}
+
+// timeRound plays waves and measures their time, with the collector running as it does in a server.
+func (w *world) timeRound(waves, batch int) cost {
+	var c cost
+	var start time.Time
+	runtime.GC()
+	for range waves {
+		w.playTimed(batch, &c, func() { start = time.Now() }, func() { c.Nanoseconds += time.Since(start).Nanoseconds() })
+	}
+	return c
+}
+
+// allocRound plays waves and counts their allocations.
+func (w *world) allocRound(waves, batch int) cost {
+	var c cost
+	var before, after runtime.MemStats
+	for range waves {
+		w.playTimed(batch, &c, func() { runtime.ReadMemStats(&before) }, func() {
+			runtime.ReadMemStats(&after)
+			c.Allocations += after.Mallocs - before.Mallocs
+			c.Bytes += after.TotalAlloc - before.TotalAlloc
+		})
+	}
+	return c
+}
+
+// instructionRound plays waves with callgrind counting Apply on this thread alone, without a collector.
+func (w *world) instructionRound(waves, batch int) cost {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	runtime.GC()
+	debug.SetGCPercent(-1)
+	var tool callgrind
+	var c cost
+	tool.start()
+	defer tool.stop()
+	for range waves {
+		w.playTimed(batch, &c, tool.toggle, tool.toggle)
+	}
+	return c
+}
+
+// child is a process that has built one size. It answers each line of its input with a line.
+type child struct {
+	in  *json.Decoder
+	out *json.Encoder
+	w   *world
+}
+
+// What can be asked of a child.
+const (
+	askTime         = "time"
+	askAllocations  = "allocations"
+	askInstructions = "instructions"
+)
+
+// order is what the parent asks of a child.
+type order struct {
+	What  string // one of the constants above
+	Waves int
+	Batch int
+}
+
+// serve builds, answers with the heap, then carries out orders until its input ends.
+func serve(n int, seed uint64, in io.Reader, out io.Writer) error {
+	c := child{in: json.NewDecoder(in), out: json.NewEncoder(out)}
+	var h heap
+	var err error
+	if (callgrind{}).present() {
+		c.w = newWorld(n, seed)
+	} else if c.w, h, err = measureHeap(n, seed); err != nil {
+		return err
+	}
+	before := liveHeap()
+	c.w.warm()
+	after := liveHeap()
+	h.Past = after - min(before, after)
+	if err := c.out.Encode(h); err != nil {
+		return fmt.Errorf("answer: %w", err)
+	}
+	for {
+		var o order
+		if err := c.in.Decode(&o); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("read an order: %w", err)
+		}
+		if err := c.out.Encode(c.obey(o)); err != nil {
+			return fmt.Errorf("answer: %w", err)
+		}
+	}
+}
+
+func (c *child) obey(o order) cost {
+	switch o.What {
+	case askTime:
+		return c.w.timeRound(o.Waves, o.Batch)
+	case askAllocations:
+		return c.w.allocRound(o.Waves, o.Batch)
+	default:
+		return c.w.instructionRound(o.Waves, o.Batch)
+	}
+}
