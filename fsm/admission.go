@@ -11,6 +11,8 @@ const (
 	SlotAdd
 	SlotMoveOrigin      // Move, the origin is stopping
 	SlotMoveDestination // Move, the destination is starting
+	SlotSplit           // the parent is stopping
+	SlotMerge           // a source, stopping or stopped
 	SlotStop            // by a pause
 	SlotAborting        // any operator that has been cancelled
 	SlotRemove
@@ -21,8 +23,8 @@ const (
 func (s Slot) String() string {
 	return wordOf([]string{
 		SlotFreeAbsent: "free/absent", SlotFreeRunning: "free/running", SlotAdd: "add",
-		SlotMoveOrigin: "move/origin-stopping", SlotMoveDestination: "move/destination-starting", SlotStop: "stop",
-		SlotAborting: "aborting", SlotRemove: "remove", SlotHeld: "held",
+		SlotMoveOrigin: "move/origin-stopping", SlotMoveDestination: "move/destination-starting", SlotSplit: "split",
+		SlotMerge: "merge", SlotStop: "stop", SlotAborting: "aborting", SlotRemove: "remove", SlotHeld: "held",
 	}, s)
 }
 
@@ -34,6 +36,8 @@ const (
 	ReqAdd      Ask = iota + 1
 	ReqMove         // from a named node, or whoever owns it
 	ReqMoveFrom     // from nowhere: the dispatcher must be absent
+	ReqSplit
+	ReqMerge // as one of its sources
 	ReqRemove
 	ReqDrop // its table or changefeed goes
 	ReqCancel
@@ -42,7 +46,7 @@ const (
 // String is the column's name.
 func (a Ask) String() string {
 	return wordOf([]string{
-		ReqAdd: "add", ReqMove: "move", ReqMoveFrom: "move-from-nowhere", ReqRemove: "remove", ReqDrop: "drop",
+		ReqAdd: "add", ReqMove: "move", ReqMoveFrom: "move-from-nowhere", ReqSplit: "split", ReqMerge: "merge", ReqRemove: "remove", ReqDrop: "drop",
 		ReqCancel: "cancel",
 	}, a)
 }
@@ -53,6 +57,9 @@ type rule uint8
 const (
 	admitAdd      rule = iota + 1 // start on the destination
 	admitMove                     // stop the origin, then start on the destination
+	admitSplit                    // stop the parent, then replace it by its children
+	mergeable                     // may be a source; the Merge is admitted if all are
+	refuseIdle                    // NOT_RUNNING
 	refuseExists                  // OPERATOR_EXISTS, with the operator in the slot
 	refuseOwned                   // ALREADY_OWNED, with the owner
 	refuseNotOwn                  // NOT_OWNER: nobody owns it
@@ -74,17 +81,19 @@ func admissionTable() [SlotHeld + 1][ReqCancel + 1]rule {
 		swap   = replaceInSlot
 	)
 	return [SlotHeld + 1][ReqCancel + 1]rule{
-		//                   add          move          move from    remove        drop          cancel
+		//                   add          move          move from    split       merge      remove        drop          cancel
 		//                                              nowhere
-		SlotFreeAbsent:      {0, admitAdd, refuseNotOwn, admitAdd, deleteAtOnce, deleteAtOnce, nothingToStop},
-		SlotFreeRunning:     {0, refuseOwned, admitMove, refuseOwned, swap, swap, nothingToStop},
-		SlotAdd:             {0, exists, exists, exists, swap, swap, abortInSlot},
-		SlotMoveOrigin:      {0, exists, exists, exists, swap, swap, abortInSlot},
-		SlotMoveDestination: {0, exists, exists, exists, swap, swap, abortInSlot},
-		SlotStop:            {0, exists, exists, exists, swap, swap, noCancel},
-		SlotAborting:        {0, exists, exists, exists, swap, swap, abortAgain},
-		SlotRemove:          {0, exists, exists, exists, sameRemoval, sameRemoval, noCancel},
-		SlotHeld:            {0, refuseHeld, refuseHeld, refuseHeld, deleteAtOnce, deleteAtOnce, nothingToStop},
+		SlotFreeAbsent:      {0, admitAdd, refuseNotOwn, admitAdd, refuseIdle, mergeable, deleteAtOnce, deleteAtOnce, nothingToStop},
+		SlotFreeRunning:     {0, refuseOwned, admitMove, refuseOwned, admitSplit, mergeable, swap, swap, nothingToStop},
+		SlotAdd:             {0, exists, exists, exists, exists, exists, swap, swap, abortInSlot},
+		SlotMoveOrigin:      {0, exists, exists, exists, exists, exists, swap, swap, abortInSlot},
+		SlotMoveDestination: {0, exists, exists, exists, exists, exists, swap, swap, abortInSlot},
+		SlotSplit:           {0, exists, exists, exists, exists, exists, swap, swap, abortInSlot},
+		SlotMerge:           {0, exists, exists, exists, exists, exists, swap, swap, abortInSlot},
+		SlotStop:            {0, exists, exists, exists, exists, exists, swap, swap, noCancel},
+		SlotAborting:        {0, exists, exists, exists, exists, exists, swap, swap, abortAgain},
+		SlotRemove:          {0, exists, exists, exists, exists, exists, sameRemoval, sameRemoval, noCancel},
+		SlotHeld:            {0, refuseHeld, refuseHeld, refuseHeld, refuseHeld, refuseHeld, deleteAtOnce, deleteAtOnce, nothingToStop},
 	}
 }
 
@@ -130,6 +139,10 @@ func (s *State) slotOf(row Dispatcher) Slot {
 		return SlotAborting
 	case op.Kind == OpStop:
 		return SlotStop
+	case op.Kind == OpSplit:
+		return SlotSplit
+	case op.Kind == OpMerge:
+		return SlotMerge
 	case op.Kind == OpAdd:
 		return SlotAdd
 	case row.Phase == Starting:
@@ -145,6 +158,8 @@ type admission struct {
 	from    NodeName
 	fromAny bool
 	to      Node
+	spans   []Span
+	targets []Destination
 	drop    bool
 	cancel  OpID
 }
@@ -161,6 +176,12 @@ func (s *State) admit(row Dispatcher, ask Ask, a admission, x entryContext) Verd
 		return s.startAdd(row, a, x)
 	case admitMove:
 		return s.startMove(row, a, x)
+	case admitSplit:
+		return s.startSplit(row, a, x)
+	case mergeable:
+		return accepted(Facts{})
+	case refuseIdle:
+		return refused(NotRunning, s.ownerFacts(row))
 	case refuseExists:
 		return refused(OperatorExists, operatorFacts(inSlot))
 	case refuseOwned:
@@ -221,11 +242,14 @@ func (m *AdmitOperator) apply(s *State, x entryContext) Verdict {
 	if !v.OK() {
 		return v
 	}
+	if ask == ReqMerge {
+		return s.admitMerge(m, x)
+	}
 	row, ok := s.Dispatcher(m.Dispatcher)
 	if !ok {
 		return refused(UnknownDispatcher, Facts{Dispatcher: m.Dispatcher})
 	}
-	a := admission{kind: m.Op, from: m.From, fromAny: m.FromAny}
+	a := admission{kind: m.Op, from: m.From, fromAny: m.FromAny, spans: m.Spans}
 	if v := m.resolve(s, &a); !v.OK() {
 		return v
 	}
@@ -239,18 +263,26 @@ func (m *AdmitOperator) apply(s *State, x entryContext) Verdict {
 }
 
 func (m *AdmitOperator) ask() (Ask, Verdict) {
+	nodes := m.To != "" || m.From != "" || m.FromAny
+	spans := len(m.Spans)+len(m.Targets) > 0
+	one := m.Dispatcher != 0 && len(m.Sources) == 0
 	switch {
-	case m.Op == OpAdd && m.To != "" && m.From == "" && !m.FromAny:
+	case m.Op == OpAdd && one && !spans && m.To != "" && m.From == "" && !m.FromAny:
 		return ReqAdd, accepted(Facts{})
-	case m.Op == OpMove && m.To != "" && (m.From == "" || !m.FromAny):
+	case m.Op == OpMove && one && !spans && m.To != "" && (m.From == "" || !m.FromAny):
 		if m.From == "" && !m.FromAny {
 			return ReqMoveFrom, accepted(Facts{})
 		}
 		return ReqMove, accepted(Facts{})
-	case m.Op == OpRemove && m.To == "" && m.From == "" && !m.FromAny:
+	case m.Op == OpRemove && one && !spans && !nodes:
 		return ReqRemove, accepted(Facts{})
+	case m.Op == OpSplit && one && !nodes && len(m.Spans) <= maxSpans && (len(m.Targets) == 0 || len(m.Targets) == len(m.Spans)):
+		return ReqSplit, accepted(Facts{})
+	case m.Op == OpMerge && m.Dispatcher == 0 && !nodes && !spans:
+		return ReqMerge, accepted(Facts{})
 	default:
-		return 0, malformed("an add names a destination; a move names a destination and a named, any or no origin; a remove names neither")
+		return 0, malformed("an add names a destination; a move names a destination and a named, any or no origin; a split names " +
+			"at most 256 spans and a target for each or for none; a merge names its sources alone; a remove names only the dispatcher")
 	}
 }
 
@@ -263,26 +295,36 @@ func (m *AdmitOperator) resolve(s *State, a *admission) Verdict {
 		}
 		a.to = n
 	}
+	for _, name := range m.Targets {
+		n, ok := s.Node(name)
+		if name != "" && !ok {
+			return refused(UnknownNode, Facts{Node: name})
+		}
+		a.targets = append(a.targets, Destination{Node: name, Incarnation: n.Incarnation})
+	}
 	return accepted(Facts{})
 }
 
-// checkFeedOf refuses what a paused changefeed must not start. In one that is being removed every dispatcher is in a
-// removal already, which the table answers.
+// checkFeedOf refuses what a stopped changefeed must not start, and what must not happen to a trigger. In a changefeed
+// that is being removed every dispatcher of a table is in a removal already, which the table answers.
 func (s *State) checkFeedOf(row Dispatcher, ask Ask) Verdict {
 	t, _ := s.Table(row.Table)
 	feed, _ := s.ChangefeedByID(t.Changefeed)
-	starts := ask == ReqAdd || ask == ReqMove || ask == ReqMoveFrom
+	starts := ask != ReqRemove && ask != ReqDrop && ask != ReqCancel
+	places := ask == ReqAdd || ask == ReqMove || ask == ReqMoveFrom
 	switch {
-	case feed.Status == ChangefeedIsPaused && starts:
-		return refused(ChangefeedPaused, feedFacts(feed))
+	case feed.stopped() && starts:
+		return refused(feed.stoppedReason(), feedFacts(feed))
 	case feed.Status == ChangefeedIsRemoving && starts:
 		return refused(ChangefeedRemoving, feedFacts(feed))
+	case t.Trigger && !places:
+		return refused(TriggerDispatcher, Facts{Dispatcher: row.ID, Changefeed: feed.Name, ChangefeedID: feed.ID})
 	default:
 		return accepted(Facts{})
 	}
 }
 
-// canTakeWork checks the destination and the limits: a live incarnation, not fenced, with room.
+// canTakeWork checks the destination and the limits: a live incarnation, neither fenced nor draining, with room.
 func (s *State) canTakeWork(n Node) Verdict {
 	p := s.meta.Policy
 	incoming, _ := s.incoming.get(n.Incarnation)
@@ -292,6 +334,8 @@ func (s *State) canTakeWork(n Node) Verdict {
 		return refused(NodeFenced, nodeFacts(n))
 	case n.Status != NodeStatusLive:
 		return refused(NodeExpired, nodeFacts(n))
+	case n.Draining:
+		return refused(NodeDraining, nodeFacts(n))
 	case load >= p.MaxPlacementsPerNode:
 		return refused(LimitReached, Facts{Node: n.Name, Limit: "placements on one node", Have: uint64(load), Want: uint64(p.MaxPlacementsPerNode)})
 	case s.operators.len() >= int(p.MaxOperators):
@@ -319,6 +363,9 @@ func (s *State) startMove(row Dispatcher, a admission, x entryContext) Verdict {
 	if a.to.Name == owner.Name {
 		return refused(SameNode, s.ownerFacts(row))
 	}
+	if b, holds := s.permissionOf(row); holds {
+		return refused(BarrierWriting, s.barrierFacts(b))
+	}
 	if v := s.canTakeWork(a.to); !v.OK() {
 		return v
 	}
@@ -337,7 +384,10 @@ func (m *CancelOperator) apply(s *State, x entryContext) Verdict {
 		op, _ = s.finished.get(Operator{ID: m.Op})
 	}
 	row, there := s.Dispatcher(op.Dispatcher)
-	if running || (there && row.Slot == 0) {
+	if in := s.sourcesIn(op); running && len(in) > 0 { // of a Merge any source that is still in it will do
+		row, there = in[0], true
+	}
+	if there && (running || row.Slot == 0) {
 		return s.admit(row, ReqCancel, a, x)
 	}
 	return s.notRunning(m.Op)
@@ -349,4 +399,42 @@ func (s *State) notRunning(id OpID) Verdict {
 		return refused(OperatorFinished, operatorFacts(op))
 	}
 	return refused(NoSuchOperator, Facts{Operator: id})
+}
+
+// maxItems bounds the operators that are admitted together.
+const maxItems = 256
+
+// AdmitMany tries the items in order. All or nothing is tried on a copy, which becomes the state if every item is
+// admitted.
+func (m *AdmitMany) apply(s *State, x entryContext) Verdict {
+	if len(m.Items) == 0 || len(m.Items) > maxItems {
+		return refused(LimitReached, Facts{Limit: "operators in one request", Have: uint64(len(m.Items)), Want: maxItems})
+	}
+	if !m.AllOrNothing {
+		items, _ := s.admitItems(m.Items, x)
+		return Verdict{Reason: Accepted, Items: items}
+	}
+	trial := s.Fork()
+	items, refusedAt := trial.admitItems(m.Items, x)
+	if refusedAt >= 0 {
+		v := refused(ItemRefused, Facts{Have: uint64(refusedAt), Want: uint64(len(items)), Detail: items[refusedAt].Reason.String()})
+		v.Items = items
+		return v
+	}
+	*s = *trial
+	return Verdict{Reason: Accepted, Items: items}
+}
+
+// admitItems returns an answer for each item, and the first that is refused, -1 for none.
+func (s *State) admitItems(asks []AdmitOperator, x entryContext) (items []Item, refusedAt int) {
+	items, refusedAt = make([]Item, len(asks)), -1
+	for i := range asks {
+		v := asks[i].apply(s, x)
+		s.settleBarriers(x)
+		items[i] = Item{v.Reason, v.Facts}
+		if !v.OK() && refusedAt < 0 {
+			refusedAt = i
+		}
+	}
+	return items, refusedAt
 }

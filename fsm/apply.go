@@ -31,7 +31,9 @@ func (s *State) applyProposal(e Entry, p *Proposal) Verdict {
 		v.Index = e.Index
 		return v
 	}
-	v = p.Command.apply(s, entryContext{index: e.Index, term: e.Term, wallMS: p.WallMS, by: p.By})
+	x := entryContext{index: e.Index, term: e.Term, wallMS: p.WallMS, by: p.By}
+	v = p.Command.apply(s, x)
+	s.settleBarriers(x)
 	v.Index = e.Index
 	s.remember(p, body, v)
 	return v

@@ -17,11 +17,14 @@ func (m *CreateChangefeed) apply(s *State, x entryContext) Verdict {
 	feed := Changefeed{
 		ID: s.meta.LastChangefeed, Name: m.Name, Status: ChangefeedRunning, Source: m.Source, Sink: m.Sink,
 		SinkFenced: m.SinkFenced, SinkMaxWriteMS: m.SinkMaxWriteMS, Start: m.Start, Run: 1, CreatedAt: x.index,
+		SyncPointEvery: m.SyncPointEvery, Watermark: m.Start, WatermarkAt: x.index, StatusAt: x.index, StatusBy: x.by,
 	}
 	s.setChangefeed(feed)
 	for i := range m.Tables {
 		s.addTable(feed, m.Tables[i], m.Start, x)
 	}
+	feed.Trigger = s.addTrigger(feed, x)
+	s.setChangefeed(feed)
 	return accepted(feedFacts(feed))
 }
 
@@ -33,8 +36,6 @@ func (m *CreateChangefeed) check() Verdict {
 		return malformed("source or sink is missing or longer than 1024 bytes")
 	case !m.SinkFenced && m.SinkMaxWriteMS == 0:
 		return malformed("a sink that checks no tokens needs its longest write time")
-	case len(m.Tables) == 0:
-		return malformed("a changefeed needs at least one table")
 	case !m.Start.Valid():
 		return malformed("start position has no such stage")
 	default:
@@ -42,7 +43,9 @@ func (m *CreateChangefeed) check() Verdict {
 	}
 }
 
-func feedFacts(f Changefeed) Facts { return Facts{Changefeed: f.Name, ChangefeedID: f.ID} }
+func feedFacts(f Changefeed) Facts {
+	return Facts{Changefeed: f.Name, ChangefeedID: f.ID, Dispatcher: f.FailedBy, Limit: f.Reason, Detail: f.Detail}
+}
 
 // feedNamed finds a changefeed that has not been removed.
 func (s *State) feedNamed(name string) (Changefeed, Verdict) {
@@ -63,20 +66,48 @@ func (m *PauseChangefeed) apply(s *State, x entryContext) Verdict {
 	if !v.OK() {
 		return v
 	}
-	if feed.Status == ChangefeedIsPaused {
-		return refused(ChangefeedPaused, feedFacts(feed))
+	if feed.stopped() {
+		return refused(feed.stoppedReason(), feedFacts(feed))
 	}
-	feed.Status = ChangefeedIsPaused
-	s.setChangefeed(feed)
-	for _, row := range s.dispatchersOfFeed(feed.ID) {
-		if s.pause(row, x) {
-			v.Facts.Have++
-		}
-	}
+	feed.Status, feed.StatusAt, feed.StatusBy = ChangefeedIsPaused, x.index, x.by
+	v.Facts.Have = s.stopFeed(feed, "CHANGEFEED_PAUSED", x)
 	return v
 }
 
-func (s *State) pause(row Dispatcher, x entryContext) bool {
+// stopFeed stores the changefeed, stops everything of it, and says how many dispatchers are being stopped.
+func (s *State) stopFeed(feed Changefeed, reason string, x entryContext) (stopping uint64) {
+	s.setChangefeed(feed)
+	for _, row := range s.dispatchersOfFeed(feed.ID) {
+		if now, ok := s.Dispatcher(row.ID); ok && s.stopForPause(now, reason, x) {
+			stopping++
+		}
+	}
+	return stopping
+}
+
+// failFeed stops a changefeed because going on makes no sense; a person resumes it.
+func (s *State) failFeed(feed Changefeed, by DispatcherID, why ending, x entryContext) {
+	if feed.Status != ChangefeedRunning {
+		return
+	}
+	feed.Status, feed.StatusAt, feed.StatusBy = ChangefeedIsFailed, x.index, x.by
+	feed.Reason, feed.Detail, feed.FailedBy = why.reason, why.detail, by
+	s.stopFeed(feed, "CHANGEFEED_FAILED", x)
+}
+
+// stopped says whether nothing of the changefeed may be started until it is resumed.
+func (f *Changefeed) stopped() bool {
+	return f.Status == ChangefeedIsPaused || f.Status == ChangefeedIsFailed
+}
+
+func (f *Changefeed) stoppedReason() Reason {
+	if f.Status == ChangefeedIsFailed {
+		return ChangefeedFailed
+	}
+	return ChangefeedPaused
+}
+
+func (s *State) stopForPause(row Dispatcher, reason string, x entryContext) bool {
 	op, inSlot := s.operators.get(Operator{ID: row.Slot})
 	switch {
 	case row.Phase == Running:
@@ -85,8 +116,8 @@ func (s *State) pause(row Dispatcher, x entryContext) bool {
 		s.setOperator(op)
 		s.enter(row, Stopping, x)
 		return true
-	case inSlot && !op.Aborting && (op.Kind == OpAdd || op.Kind == OpMove):
-		s.abort(op, OpCanceled, ending{reason: "CHANGEFEED_PAUSED", detail: "by " + x.by}, x)
+	case inSlot && !op.Aborting && op.Kind != OpRemove && op.Kind != OpStop:
+		s.abort(op, OpCanceled, ending{reason: reason, detail: "by " + x.by}, x)
 		return true
 	default:
 		return false
@@ -110,15 +141,90 @@ func (s *State) dispatchersOfTable(id TableID) []Dispatcher {
 	return rows
 }
 
-func (m *ResumeChangefeed) apply(s *State, _ entryContext) Verdict {
+// Resuming goes on where every dispatcher stands. Below the watermark it repeats what was done, so it must be asked for
+// by force, and starts a new run: events, permissions and resume points of the older one mean nothing any more.
+func (m *ResumeChangefeed) apply(s *State, x entryContext) Verdict {
 	feed, v := s.feedNamed(m.Name)
-	if !v.OK() {
+	f := feedFacts(feed)
+	f.At = feed.Watermark
+	switch {
+	case !v.OK():
 		return v
+	case !feed.stopped():
+		return refused(ChangefeedNotPaused, f)
+	case m.HasFrom && (!m.From.Valid() || feed.Watermark.Less(m.From)):
+		return malformed("a changefeed cannot skip changes: it resumes at its watermark " + feed.Watermark.String() + " or below")
 	}
-	if feed.Status != ChangefeedIsPaused {
+	back := m.HasFrom && m.From.Less(feed.Watermark)
+	if back && !m.Force {
+		return refused(StartTooOld, f)
+	}
+	if back {
+		if v := s.allStopped(feed); !v.OK() {
+			return v
+		}
+		feed = s.newRun(feed, m.From, x)
+	}
+	feed.Status, feed.StatusAt, feed.StatusBy = ChangefeedRunning, x.index, x.by
+	feed.Reason, feed.Detail, feed.FailedBy = "", "", 0
+	s.setChangefeed(feed)
+	for b := range s.Barriers(feed.ID) {
+		s.touch(b.Key)
+	}
+	f = feedFacts(feed)
+	f.Run, f.At = feed.Run, feed.Watermark
+	return accepted(f)
+}
+
+// allStopped says who of a changefeed is still being stopped.
+func (s *State) allStopped(feed Changefeed) Verdict {
+	for _, row := range s.dispatchersOfFeed(feed.ID) {
+		if row.Phase != Absent {
+			op, _ := s.operators.get(Operator{ID: row.Slot})
+			return refused(ChangefeedStopping, operatorFacts(op))
+		}
+	}
+	return accepted(Facts{})
+}
+
+// newRun sets everything of a changefeed back.
+func (s *State) newRun(feed Changefeed, from Position, x entryContext) Changefeed {
+	var open []Barrier
+	for b := range s.Barriers(feed.ID) {
+		open = append(open, b)
+	}
+	for _, b := range open {
+		b.Notes = "the changefeed was set back to " + from.String()
+		s.endBarrier(b, BarrierVoid, x)
+	}
+	for _, row := range s.dispatchersOfFeed(feed.ID) {
+		row.Position = from
+		s.setDispatcher(row)
+	}
+	feed.Run++
+	feed.Watermark, feed.WatermarkAt, feed.Chain, feed.Granted = from, x.index, Position{}, Position{}
+	return feed
+}
+
+func (m *UpdateChangefeed) apply(s *State, _ entryContext) Verdict {
+	feed, v := s.feedNamed(m.Name)
+	switch {
+	case !v.OK():
+		return v
+	case len(m.Source) > maxDetail:
+		return malformed("source is longer than 1024 bytes")
+	case !feed.stopped():
 		return refused(ChangefeedNotPaused, feedFacts(feed))
 	}
-	feed.Status = ChangefeedRunning
+	if v := s.allStopped(feed); !v.OK() {
+		return v
+	}
+	if m.Source != "" {
+		feed.Source = m.Source
+	}
+	if m.HasSyncPoints {
+		feed.SyncPointEvery = m.SyncPointEvery
+	}
 	s.setChangefeed(feed)
 	return v
 }
@@ -129,15 +235,26 @@ func (m *RemoveChangefeed) apply(s *State, x entryContext) Verdict {
 	if !v.OK() {
 		return v
 	}
-	feed.Status = ChangefeedIsRemoving
+	feed.Status, feed.StatusAt, feed.StatusBy = ChangefeedIsRemoving, x.index, x.by
 	s.setChangefeed(feed)
 	for _, t := range s.tablesOfFeed(feed.ID) {
-		if !t.Dropping {
+		if !t.Dropping && !t.Trigger {
 			s.startDrop(t, x)
 		}
 	}
-	s.dropChangefeedIfEmpty(feed)
+	s.removeRest(feed, x)
 	return v
+}
+
+// removeRest takes the trigger out of a changefeed that is being removed, when no table is left, and then the changefeed.
+func (s *State) removeRest(feed Changefeed, x entryContext) {
+	tables := s.tablesOfFeed(feed.ID)
+	switch {
+	case len(tables) == 0:
+		s.dropChangefeed(feed)
+	case len(tables) == 1 && tables[0].Trigger && !tables[0].Dropping:
+		s.startDrop(tables[0], x)
+	}
 }
 
 func (s *State) tablesOfFeed(id ChangefeedID) []Table {
@@ -146,10 +263,4 @@ func (s *State) tablesOfFeed(id ChangefeedID) []Table {
 		tables = append(tables, t)
 	}
 	return tables
-}
-
-func (s *State) dropChangefeedIfEmpty(feed Changefeed) {
-	if !s.tablesOf.some(uint64(feed.ID)) {
-		s.dropChangefeed(feed)
-	}
 }

@@ -62,7 +62,8 @@ func (m *SetFeatureLevel) apply(s *State, _ entryContext) Verdict {
 func (m *SetPolicy) apply(s *State, _ entryContext) Verdict {
 	p := m.Policy
 	if p.MaxDispatchers == 0 || p.MaxPlacementsPerNode == 0 || p.MaxOperators == 0 || p.MaxNodes == 0 ||
-		p.KeepRequests == 0 || p.KeepRequestsMS == 0 || p.KeepOperators == 0 || p.KeepHistory == 0 || p.KeepHistoryEach == 0 {
+		p.KeepRequests == 0 || p.KeepRequestsMS == 0 || p.KeepOperators == 0 || p.KeepHistory == 0 || p.KeepHistoryEach == 0 ||
+		p.KeepBarriers == 0 || p.OperatorDeadlineMS == 0 || p.BarrierDeadlineMS == 0 || p.FenceStuckMS == 0 || p.DrainAtOnce == 0 {
 		return malformed("a limit of the policy is zero")
 	}
 	s.meta.Policy = p

@@ -26,6 +26,14 @@ const (
 	KindAdmitOperator
 	KindCancelOperator
 	KindReportPlacements
+	KindUpdateChangefeed
+	KindAdmitMany
+	KindStartDrain
+	KindClearDrain
+	KindConfirmDrain
+	KindReportBarrier
+	KindDecideBarrier
+	KindAdvanceCheckpoint
 )
 
 // Command is one kind of change. Every value in it was chosen before it entered the log: Apply looks at nothing else.
@@ -49,25 +57,33 @@ func NewCommand(kind CommandKind) (cmd Command, ok bool) {
 // commandKinds lists every command that this version knows.
 func commandKinds() map[CommandKind]func() Command {
 	return map[CommandKind]func() Command{
-		KindBeginTerm:        func() Command { return &BeginTerm{} },
-		KindBeginGeneration:  func() Command { return &BeginGeneration{} },
-		KindAnnounceServer:   func() Command { return &AnnounceServer{} },
-		KindSetFeatureLevel:  func() Command { return &SetFeatureLevel{} },
-		KindSetPolicy:        func() Command { return &SetPolicy{} },
-		KindTick:             func() Command { return &Tick{} },
-		KindRegisterNode:     func() Command { return &RegisterNode{} },
-		KindGoodbye:          func() Command { return &Goodbye{} },
-		KindFenceNode:        func() Command { return &FenceNode{} },
-		KindExpireNode:       func() Command { return &ExpireNode{} },
-		KindCreateChangefeed: func() Command { return &CreateChangefeed{} },
-		KindPauseChangefeed:  func() Command { return &PauseChangefeed{} },
-		KindResumeChangefeed: func() Command { return &ResumeChangefeed{} },
-		KindRemoveChangefeed: func() Command { return &RemoveChangefeed{} },
-		KindAddTables:        func() Command { return &AddTables{} },
-		KindDropTables:       func() Command { return &DropTables{} },
-		KindAdmitOperator:    func() Command { return &AdmitOperator{} },
-		KindCancelOperator:   func() Command { return &CancelOperator{} },
-		KindReportPlacements: func() Command { return &ReportPlacements{} },
+		KindBeginTerm:         func() Command { return &BeginTerm{} },
+		KindBeginGeneration:   func() Command { return &BeginGeneration{} },
+		KindAnnounceServer:    func() Command { return &AnnounceServer{} },
+		KindSetFeatureLevel:   func() Command { return &SetFeatureLevel{} },
+		KindSetPolicy:         func() Command { return &SetPolicy{} },
+		KindTick:              func() Command { return &Tick{} },
+		KindRegisterNode:      func() Command { return &RegisterNode{} },
+		KindGoodbye:           func() Command { return &Goodbye{} },
+		KindFenceNode:         func() Command { return &FenceNode{} },
+		KindExpireNode:        func() Command { return &ExpireNode{} },
+		KindCreateChangefeed:  func() Command { return &CreateChangefeed{} },
+		KindPauseChangefeed:   func() Command { return &PauseChangefeed{} },
+		KindResumeChangefeed:  func() Command { return &ResumeChangefeed{} },
+		KindRemoveChangefeed:  func() Command { return &RemoveChangefeed{} },
+		KindAddTables:         func() Command { return &AddTables{} },
+		KindDropTables:        func() Command { return &DropTables{} },
+		KindAdmitOperator:     func() Command { return &AdmitOperator{} },
+		KindCancelOperator:    func() Command { return &CancelOperator{} },
+		KindReportPlacements:  func() Command { return &ReportPlacements{} },
+		KindUpdateChangefeed:  func() Command { return &UpdateChangefeed{} },
+		KindAdmitMany:         func() Command { return &AdmitMany{} },
+		KindStartDrain:        func() Command { return &StartDrain{} },
+		KindClearDrain:        func() Command { return &ClearDrain{} },
+		KindConfirmDrain:      func() Command { return &ConfirmDrain{} },
+		KindReportBarrier:     func() Command { return &ReportBarrier{} },
+		KindDecideBarrier:     func() Command { return &DecideBarrier{} },
+		KindAdvanceCheckpoint: func() Command { return &AdvanceCheckpoint{} },
 	}
 }
 
@@ -200,19 +216,40 @@ type CreateChangefeed struct {
 	SinkFenced     bool
 	SinkMaxWriteMS uint32
 	Start          Position
-	Tables         []TableSpec
+	// Tables may be empty: they come with AddTables or with the source's events.
+	Tables []TableSpec
+	// SyncPointEvery is the distance of sync points in units of ts: one at each multiple above the start. Zero: none.
+	SyncPointEvery uint64
 }
 
 // PauseChangefeed stops every dispatcher of a changefeed and keeps its state.
 type PauseChangefeed struct{ Name string }
 
-// ResumeChangefeed lets the dispatchers of a paused changefeed be placed again.
-type ResumeChangefeed struct{ Name string }
+// ResumeChangefeed lets the dispatchers of a paused or failed changefeed be placed again, from where they stand.
+type ResumeChangefeed struct {
+	Name string
+	// HasFrom: go on from From, which is not above the watermark. Below it, which repeats what was done, Force is
+	// needed, and a new run starts.
+	HasFrom bool
+	From    Position
+	Force   bool
+}
+
+// UpdateChangefeed changes settings of a paused or failed changefeed whose dispatchers have all stopped.
+type UpdateChangefeed struct {
+	Name string
+	// Source replaces the source's URI, unless empty.
+	Source string
+	// HasSyncPoints: SyncPointEvery replaces the distance of sync points.
+	HasSyncPoints  bool
+	SyncPointEvery uint64
+}
 
 // RemoveChangefeed drops everything of a changefeed; its name is free when the last removal has ended.
 type RemoveChangefeed struct{ Name string }
 
-// AddTables adds tables to a changefeed, starting at Start.
+// AddTables adds tables to a changefeed, starting at Start; a zero Start means as early as they may: at the watermark, or
+// after the newest event that was allowed to be written.
 type AddTables struct {
 	Changefeed string
 	Start      Position
@@ -237,11 +274,14 @@ const (
 	OpMove
 	OpRemove
 	OpStop // by a pause; users cannot ask for it
+	OpSplit
+	OpMerge
 )
 
-// AdmitOperator asks for an operator on one dispatcher.
+// AdmitOperator asks for an operator on one dispatcher, or, for a Merge, on several.
 type AdmitOperator struct {
-	Op         OperatorKind
+	Op OperatorKind
+	// Dispatcher is zero for a Merge.
 	Dispatcher DispatcherID
 	// From is the owner that a Move expects; empty: the dispatcher must be absent (the Move acts as an Add). FromAny
 	// accepts whichever node owns it.
@@ -249,8 +289,67 @@ type AdmitOperator struct {
 	FromAny bool
 	// To is the destination of an Add or a Move; it is bound to the node's live incarnation at admission.
 	To NodeName
-	// ExpectEpoch, if not zero, must equal the epoch of the current placement.
+	// ExpectEpoch, if not zero, must equal the epoch of the current placement; for a Merge that of the first source.
 	ExpectEpoch Epoch
+	// Spans, of a Split, tile the dispatcher's span, in key order. Targets is empty, or names a node (or none, by an empty
+	// name) for each of them: where the child is added if the node can take work at that moment.
+	Spans   []Span
+	Targets []NodeName
+	// Sources, of a Merge, are adjacent dispatchers of one table, in any order.
+	Sources []DispatcherID
+}
+
+// AdmitMany asks for several operators in one entry. Each has its own verdict; with AllOrNothing either all are admitted
+// or none.
+type AdmitMany struct {
+	Items        []AdmitOperator
+	AllOrNothing bool
+}
+
+// StartDrain takes a node's work away step by step and gives it no new one. It belongs to the node's name, whatever
+// becomes of its process, until ClearDrain.
+type StartDrain struct{ Node NodeName }
+
+// ClearDrain ends a drain.
+type ClearDrain struct{ Node NodeName }
+
+// ConfirmDrain says that the current incarnation itself has told that it holds nothing.
+type ConfirmDrain struct {
+	Node        NodeName
+	Incarnation Incarnation
+}
+
+// ReportBarrier carries what one node says of events, one entry for all of it.
+type ReportBarrier struct {
+	Node        NodeName
+	Incarnation Incarnation
+	Reports     []BarrierReport
+}
+
+// DecideBarrier ends a barrier whose last holder did not know whether it wrote, or skips a sync point. Permission is the
+// number of the last permission, so that a decision made on older facts is refused.
+type DecideBarrier struct {
+	Key        BarrierKey
+	Permission uint64
+	Decision   BarrierDecision
+}
+
+// NodeMinimum is how far the dispatchers of one changefeed in one node's set have come: the least of them.
+type NodeMinimum struct {
+	Incarnation Incarnation
+	// SetHash is the sum of PairHash over the set that the minimum is about.
+	SetHash uint64
+	Minimum Position
+}
+
+// AdvanceCheckpoint raises a changefeed's watermark. Apply checks it against its own state: what runs must be covered by
+// its node's minimum over exactly the set that the state knows; what does not run, and open barriers, bound it by their
+// stored positions.
+type AdvanceCheckpoint struct {
+	Changefeed ChangefeedID
+	Run        uint64
+	To         Position
+	Nodes      []NodeMinimum // by incarnation, strictly ascending
 }
 
 // CancelOperator stops one operator, never whatever else is in the slot.
@@ -272,7 +371,9 @@ const (
 // write under the epoch any more: the constructor and the sink have returned.
 type PlacementReport struct {
 	PlacementPosition
-	What   ReportKind
+	What ReportKind
+	// Fatal: placing the dispatcher anew cannot help, so the whole changefeed stops with the reason.
+	Fatal  bool
 	Reason string // stable reason code of a failure, empty for none
 	Detail string // sentence for people
 }

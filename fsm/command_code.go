@@ -157,13 +157,19 @@ func (m *CreateChangefeed) Code(c *wire.Coder) {
 	wire.Uint32(c, &m.SinkMaxWriteMS)
 	m.Start.code(c)
 	wire.Slice(c, &m.Tables, codeTableSpec)
+	c.Uint64(&m.SyncPointEvery)
 }
 
 // Code names the fields in log order.
 func (m *PauseChangefeed) Code(c *wire.Coder) { wire.Str(c, &m.Name) }
 
 // Code names the fields in log order.
-func (m *ResumeChangefeed) Code(c *wire.Coder) { wire.Str(c, &m.Name) }
+func (m *ResumeChangefeed) Code(c *wire.Coder) {
+	wire.Str(c, &m.Name)
+	c.Bool(&m.HasFrom)
+	m.From.code(c)
+	c.Bool(&m.Force)
+}
 
 // Code names the fields in log order.
 func (m *RemoveChangefeed) Code(c *wire.Coder) { wire.Str(c, &m.Name) }
@@ -178,10 +184,7 @@ func (m *AddTables) Code(c *wire.Coder) {
 // Code names the fields in log order.
 func (m *DropTables) Code(c *wire.Coder) {
 	wire.Str(c, &m.Changefeed)
-	wire.Slice(c, &m.Tables, func(c *wire.Coder, t *TableRef) {
-		wire.Str(c, &t.Schema)
-		wire.Str(c, &t.Name)
-	})
+	wire.Slice(c, &m.Tables, codeTableRef)
 }
 
 // Code names the fields in log order.
@@ -192,6 +195,9 @@ func (m *AdmitOperator) Code(c *wire.Coder) {
 	c.Bool(&m.FromAny)
 	wire.Str(c, &m.To)
 	wire.Uint(c, &m.ExpectEpoch)
+	wire.Slice(c, &m.Spans, func(c *wire.Coder, s *Span) { s.code(c) })
+	wire.Slice(c, &m.Targets, wire.Str[NodeName])
+	wire.Slice(c, &m.Sources, wire.Uint[DispatcherID])
 }
 
 // Code names the fields in log order.
@@ -204,7 +210,124 @@ func (m *ReportPlacements) Code(c *wire.Coder) {
 	wire.Slice(c, &m.Reports, func(c *wire.Coder, r *PlacementReport) {
 		codePlacementPosition(c, &r.PlacementPosition)
 		wire.Uint8(c, &r.What)
+		c.Bool(&r.Fatal)
 		wire.Str(c, &r.Reason)
 		wire.Str(c, &r.Detail)
+	})
+}
+
+// Kind of the command.
+func (*UpdateChangefeed) Kind() CommandKind { return KindUpdateChangefeed }
+
+// Kind of the command.
+func (*AdmitMany) Kind() CommandKind { return KindAdmitMany }
+
+// Kind of the command.
+func (*StartDrain) Kind() CommandKind { return KindStartDrain }
+
+// Kind of the command.
+func (*ClearDrain) Kind() CommandKind { return KindClearDrain }
+
+// Kind of the command.
+func (*ConfirmDrain) Kind() CommandKind { return KindConfirmDrain }
+
+// Kind of the command.
+func (*ReportBarrier) Kind() CommandKind { return KindReportBarrier }
+
+// Kind of the command.
+func (*DecideBarrier) Kind() CommandKind { return KindDecideBarrier }
+
+// Kind of the command.
+func (*AdvanceCheckpoint) Kind() CommandKind { return KindAdvanceCheckpoint }
+
+// Code names the fields in log order.
+func (m *UpdateChangefeed) Code(c *wire.Coder) {
+	wire.Str(c, &m.Name)
+	wire.Str(c, &m.Source)
+	c.Bool(&m.HasSyncPoints)
+	c.Uint64(&m.SyncPointEvery)
+}
+
+// Code names the fields in log order.
+func (m *AdmitMany) Code(c *wire.Coder) {
+	wire.Slice(c, &m.Items, func(c *wire.Coder, a *AdmitOperator) { a.Code(c) })
+	c.Bool(&m.AllOrNothing)
+}
+
+// Code names the fields in log order.
+func (m *StartDrain) Code(c *wire.Coder) { wire.Str(c, &m.Node) }
+
+// Code names the fields in log order.
+func (m *ClearDrain) Code(c *wire.Coder) { wire.Str(c, &m.Node) }
+
+// Code names the fields in log order.
+func (m *ConfirmDrain) Code(c *wire.Coder) {
+	wire.Str(c, &m.Node)
+	wire.Uint(c, &m.Incarnation)
+}
+
+func (k *BarrierKey) code(c *wire.Coder) {
+	wire.Uint(c, &k.Changefeed)
+	c.Uint64(&k.Run)
+	k.At.code(c)
+}
+
+func codeTableRef(c *wire.Coder, t *TableRef) {
+	wire.Str(c, &t.Schema)
+	wire.Str(c, &t.Name)
+}
+
+func (s *BarrierSpec) code(c *wire.Coder) {
+	wire.Uint8(c, &s.Influence)
+	wire.Slice(c, &s.Tables, codeTableRef)
+	wire.Str(c, &s.Schema)
+	wire.Slice(c, &s.Drop, codeTableRef)
+	wire.Slice(c, &s.Add, codeTableSpec)
+	wire.Slice(c, &s.Rename, func(c *wire.Coder, r *TableRename) {
+		codeTableRef(c, &r.From)
+		codeTableRef(c, &r.To)
+	})
+	c.Bool(&s.Trigger)
+	wire.Str(c, &s.Statement)
+}
+
+func codePair(c *wire.Coder, p *Pair) {
+	wire.Uint(c, &p.Dispatcher)
+	wire.Uint(c, &p.Epoch)
+}
+
+// Code names the fields in log order.
+func (m *ReportBarrier) Code(c *wire.Coder) {
+	wire.Str(c, &m.Node)
+	wire.Uint(c, &m.Incarnation)
+	wire.Slice(c, &m.Reports, func(c *wire.Coder, r *BarrierReport) {
+		r.Key.code(c)
+		wire.Uint8(c, &r.What)
+		wire.Slice(c, &r.Pairs, codePair)
+		c.Bool(&r.All)
+		c.Uint64(&r.SetHash)
+		wire.Slice(c, &r.Except, wire.Uint[DispatcherID])
+		c.Uint64(&r.Permission)
+		r.Earlier.code(c)
+		r.Spec.code(c)
+	})
+}
+
+// Code names the fields in log order.
+func (m *DecideBarrier) Code(c *wire.Coder) {
+	m.Key.code(c)
+	c.Uint64(&m.Permission)
+	wire.Uint8(c, &m.Decision)
+}
+
+// Code names the fields in log order.
+func (m *AdvanceCheckpoint) Code(c *wire.Coder) {
+	wire.Uint(c, &m.Changefeed)
+	c.Uint64(&m.Run)
+	m.To.code(c)
+	wire.Slice(c, &m.Nodes, func(c *wire.Coder, n *NodeMinimum) {
+		wire.Uint(c, &n.Incarnation)
+		c.Uint64(&n.SetHash)
+		n.Minimum.code(c)
 	})
 }

@@ -13,7 +13,7 @@ func (s *State) setNode(n Node) {
 
 func (d *derived) indexNode(n Node) {
 	d.nodeOf.set(n.Incarnation, n.Name)
-	if n.Status == NodeStatusExpired || n.Status == NodeStatusGone {
+	if n.ended() && !n.Draining {
 		d.gone.set(n.Incarnation, n.Name)
 	}
 }
@@ -45,9 +45,11 @@ func (s *State) setTable(t Table) {
 
 func (s *State) indexTable(t Table) {
 	s.tablesOf.add(uint64(t.Changefeed), uint64(t.ID))
-	if t.Dropping {
+	switch {
+	case t.Trigger:
+	case t.Dropping:
 		s.unindexTarget(t)
-	} else {
+	default:
 		s.targets.set(s.targetOf(t), t.ID)
 	}
 }
@@ -69,17 +71,20 @@ func (s *State) setDispatcher(row Dispatcher) {
 	old, had := s.dispatchers.put(&s.hash, row)
 	if had {
 		s.unindexPlacement(old)
+		s.count(old, -1)
 	} else {
 		s.spans.add(row)
 	}
 	s.indexPlacement(row)
+	s.count(row, 1)
 }
 
 func (s *State) dropDispatcher(row Dispatcher) {
-	s.dispatchers.drop(&s.hash, row.ID)
-	s.unindexPlacement(row)
-	s.spans.del(row)
-	s.removals.del(s.heldRange(row))
+	old, _ := s.dispatchers.drop(&s.hash, row.ID)
+	s.unindexPlacement(old)
+	s.count(old, -1)
+	s.spans.del(old)
+	s.removals.del(s.heldRange(old))
 }
 
 func (d *data) heldRange(row Dispatcher) heldRange {
@@ -88,27 +93,41 @@ func (d *data) heldRange(row Dispatcher) heldRange {
 }
 
 func (d *data) indexPlacement(row Dispatcher) {
-	id, inc := uint64(row.ID), uint64(row.Incarnation)
+	id, inc, feed := uint64(row.ID), uint64(row.Incarnation), d.feedOf(row)
+	if !row.HasRun {
+		d.quiet.tree.ReplaceOrInsert(quietKey{feed, row.Position, row.ID})
+	}
 	if row.Phase == Absent {
-		d.absent.add(d.feedOf(row), id)
+		d.absent.add(feed, id)
 		return
 	}
 	d.placed.add(inc, id)
 	if row.Phase != Running {
 		d.pending.add(inc, id)
 	}
-	d.carry(row, 1)
+	if row.Waits {
+		d.waiting.add(inc, id)
+	}
+	d.carry(row, feed, 1)
 }
 
 func (d *data) unindexPlacement(row Dispatcher) {
-	id, inc := uint64(row.ID), uint64(row.Incarnation)
+	id, inc, feed := uint64(row.ID), uint64(row.Incarnation), d.feedOf(row)
+	if !row.HasRun {
+		d.quiet.tree.Delete(quietKey{feed, row.Position, row.ID})
+	}
 	if row.Phase == Absent {
-		d.absent.del(d.feedOf(row), id)
+		d.absent.del(feed, id)
 		return
 	}
 	d.placed.del(inc, id)
-	d.pending.del(inc, id)
-	d.carry(row, -1)
+	if row.Phase != Running {
+		d.pending.del(inc, id)
+	}
+	if row.Waits {
+		d.waiting.del(inc, id)
+	}
+	d.carry(row, feed, -1)
 }
 
 func (d *data) feedOf(row Dispatcher) uint64 {
@@ -117,18 +136,67 @@ func (d *data) feedOf(row Dispatcher) uint64 {
 }
 
 // carry adds a placement to its incarnation's load, or takes it off.
-func (d *data) carry(row Dispatcher, sign int32) {
+func (d *data) carry(row Dispatcher, feed uint64, sign int32) {
 	l := d.Load(row.Incarnation)
 	l.Placements += uint32(sign)
 	if row.HasRun {
+		share := uint64(int64(sign)) * PairHash(row.ID, row.Epoch)
 		l.Set += uint32(sign)
-		l.SetHash += uint64(int64(sign)) * PairHash(row.ID, row.Epoch)
+		l.SetHash += share
+		c := d.crews.get(ChangefeedID(feed), row.Incarnation)
+		c.set += uint32(sign)
+		c.hash += share
+		d.crews.set(c)
 	}
 	if l == (Load{}) {
 		d.loads.del(row.Incarnation)
 		return
 	}
 	d.loads.set(row.Incarnation, l)
+}
+
+// count adds a dispatcher to the tallies of the open barriers that concern it, or takes it off, and notes that those may
+// have moved on.
+func (s *State) count(row Dispatcher, sign int32) {
+	if s.barriers.len() == 0 || row.Leaving {
+		return
+	}
+	t, _ := s.Table(row.Table)
+	for b := range s.Barriers(t.Changefeed) {
+		if !b.Spec.concerns(t) {
+			continue
+		}
+		s.tallies.set(s.tallies.get(b.Key).with(row, sign))
+		s.touch(b.Key)
+	}
+}
+
+// with counts a row that the barrier concerns.
+func (t tally) with(row Dispatcher, sign int32) tally {
+	t.members += uint32(sign)
+	if row.Position.Less(t.key.Before()) {
+		t.behind += uint32(sign)
+	}
+	if row.Position.Less(t.key.At) {
+		t.unpassed += uint32(sign)
+	}
+	return t
+}
+
+// recount makes the tally of a barrier from scratch.
+func (d *data) recount(b Barrier) tally {
+	sum := tally{key: b.Key}
+	for t := range d.Tables(b.Key.Changefeed) {
+		if !b.Spec.concerns(t) {
+			continue
+		}
+		for row := range d.DispatchersOfTable(t.ID) {
+			if !row.Leaving {
+				sum = sum.with(row, 1)
+			}
+		}
+	}
+	return sum
 }
 
 func (s *State) setOperator(op Operator) {
@@ -142,6 +210,9 @@ func (d *derived) indexOperator(op Operator) {
 	if op.ToIncarnation != 0 {
 		d.bound.add(uint64(op.ToIncarnation), uint64(op.ID))
 	}
+	if op.StuckAt == 0 {
+		d.due.add(op.DeadlineMS, uint64(op.ID))
+	}
 	if op.onItsWay() {
 		n, _ := d.incoming.get(op.ToIncarnation)
 		d.incoming.set(op.ToIncarnation, n+1)
@@ -149,7 +220,12 @@ func (d *derived) indexOperator(op Operator) {
 }
 
 func (d *derived) unindexOperator(op Operator) {
-	d.bound.del(uint64(op.ToIncarnation), uint64(op.ID))
+	if op.ToIncarnation != 0 {
+		d.bound.del(uint64(op.ToIncarnation), uint64(op.ID))
+	}
+	if op.StuckAt == 0 {
+		d.due.del(op.DeadlineMS, uint64(op.ID))
+	}
 	if !op.onItsWay() {
 		return
 	}
@@ -183,7 +259,7 @@ func (s *State) addRecord(r PlacementRecord) {
 	s.meta.LastRecord++
 	r.Seq = s.meta.LastRecord
 	s.history.put(&s.hash, r)
-	s.records.set(r.Seq, recordKey{r.Dispatcher, r.Epoch})
+	s.past.set(r.Seq, recordKey{r.Dispatcher, r.Epoch})
 	n, first := uint32(0), PlacementRecord{}
 	for old := range s.History(r.Dispatcher) {
 		if n++; n == 1 {
@@ -194,7 +270,7 @@ func (s *State) addRecord(r PlacementRecord) {
 		s.dropRecord(first)
 	}
 	if s.history.len() > int(s.meta.Policy.KeepHistory) {
-		_, k, _ := s.records.oldest()
+		_, k, _ := s.past.oldest()
 		oldest, _ := s.history.get(PlacementRecord{Dispatcher: k.dispatcher, Epoch: k.epoch})
 		s.dropRecord(oldest)
 	}
@@ -202,5 +278,45 @@ func (s *State) addRecord(r PlacementRecord) {
 
 func (s *State) dropRecord(r PlacementRecord) {
 	s.history.drop(&s.hash, r)
-	s.records.del(r.Seq)
+	s.past.del(r.Seq)
+}
+
+// setBarrier stores an open barrier. A new one is counted from scratch.
+func (s *State) setBarrier(b Barrier) {
+	if _, had := s.barriers.put(&s.hash, b); !had {
+		s.tallies.set(s.recount(b))
+	}
+	s.touch(b.Key)
+}
+
+// setBarrierRecord moves a barrier from the open ones to the remembered ones.
+func (s *State) setBarrierRecord(b Barrier) {
+	s.barriers.drop(&s.hash, b)
+	s.tallies.del(b.Key)
+	s.meta.LastRecord++
+	b.Seq = s.meta.LastRecord
+	s.records.put(&s.hash, b)
+	s.over.set(b.Seq, b.Key)
+	s.forgetBarriers()
+}
+
+// forgetBarriers drops the oldest records beyond the policy, but none that a dispatcher may still ask about: those at
+// or below the watermark alone, whose keys everybody has passed, and those of changefeeds and runs that are over.
+func (s *State) forgetBarriers() {
+	for range forgetAtOnce {
+		seq, key, ok := s.over.oldest()
+		if !ok || s.records.len() <= int(s.meta.Policy.KeepBarriers) {
+			return
+		}
+		feed, there := s.ChangefeedByID(key.Changefeed)
+		if there && feed.Run == key.Run && feed.Watermark.Less(key.At) {
+			return
+		}
+		s.dropBarrierRecord(key, seq)
+	}
+}
+
+func (s *State) dropBarrierRecord(key BarrierKey, seq uint64) {
+	s.records.drop(&s.hash, Barrier{Key: key})
+	s.over.del(seq)
 }

@@ -3,6 +3,7 @@ package fsm
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/btree"
 )
@@ -22,6 +23,8 @@ func (d *data) CheckInvariants() error {
 		d.checkOperators(),
 		d.checkSpans(),
 		d.checkChangefeeds(),
+		d.checkBarriers(),
+		d.checkWatermarks(),
 		d.checkNumbers(),
 		d.checkIndexes(),
 		d.checkHash(),
@@ -34,7 +37,7 @@ func (d *data) checkPlacements() error {
 	epochs := map[Epoch]DispatcherID{}
 	for row := range d.Dispatchers() {
 		if row.Phase == Absent {
-			if row.Incarnation != 0 || row.Epoch != 0 || row.Slot != 0 || row.HasRun {
+			if row.Incarnation != 0 || row.Epoch != 0 || row.HasRun || row.Waits || row.Leaving {
 				return violated(rule, "dispatcher %d is absent and still has a placement", row.ID)
 			}
 			continue
@@ -69,8 +72,11 @@ func (d *data) checkOperators() error {
 		}
 		inSlots++
 		op, ok := d.operators.get(Operator{ID: row.Slot})
-		if !ok || op.Dispatcher != row.ID {
+		if !ok || !op.works(row.ID) {
 			return violated(rule, "the slot of dispatcher %d names operator %s, which is not its own", row.ID, row.Slot)
+		}
+		if op.Kind == OpMerge && d.sourcesIn(op)[0].ID != row.ID {
+			inSlots-- // a Merge is one operator in several slots
 		}
 		if !fits(op, row) {
 			return violated(rule, "%s %s (aborting %t) has dispatcher %d in %s", op.Kind, op.ID, op.Aborting, row.ID, row.Phase)
@@ -84,8 +90,12 @@ func (d *data) checkOperators() error {
 
 func fits(op Operator, row Dispatcher) bool {
 	switch {
-	case op.Result != 0 || row.Phase == Absent || row.Phase == Running:
+	case op.Kind == OpMerge && !op.Aborting && op.Result == 0 && row.Phase == Absent:
+		return !row.Leaving
+	case op.Result != 0 || row.Phase == Absent || row.Phase == Running || row.Leaving != (op.Kind == OpRemove):
 		return false
+	case op.Kind == OpSplit || op.Kind == OpMerge:
+		return row.Phase == Stopping
 	case op.Aborting || op.Kind == OpRemove || op.Kind == OpStop:
 		return row.Phase == Stopping
 	case op.Kind == OpAdd:
@@ -93,6 +103,11 @@ func fits(op Operator, row Dispatcher) bool {
 	default:
 		return op.Kind == OpMove
 	}
+}
+
+// works says whether the operator is about the dispatcher.
+func (o *Operator) works(id DispatcherID) bool {
+	return o.Dispatcher == id || slices.Contains(o.Sources, id)
 }
 
 // checkSpans: the spans of a table never overlap, and no dispatcher is without its table.
@@ -129,7 +144,7 @@ func (d *data) checkChangefeeds() error {
 		if !ok {
 			return violated("no orphans", "table %d has no changefeed", t.ID)
 		}
-		if feed.Status == ChangefeedIsRemoving && !t.Dropping {
+		if feed.Status == ChangefeedIsRemoving && !t.Dropping && !t.Trigger {
 			return violated("a removed changefeed drops every table", "table %d of %s", t.ID, feed.Name)
 		}
 		for row := range d.DispatchersOfTable(t.ID) {
@@ -137,7 +152,7 @@ func (d *data) checkChangefeeds() error {
 			if t.Dropping && op.Kind != OpRemove {
 				return violated("after a drop nothing is started", "dispatcher %d of dropped table %d is not in a removal", row.ID, t.ID)
 			}
-			if feed.Status == ChangefeedIsPaused && (row.Phase == Starting || row.Phase == Running) {
+			if feed.stopped() && (row.Phase == Starting || row.Phase == Running) {
 				return violated("a paused changefeed runs nothing", "dispatcher %d is %s", row.ID, row.Phase)
 			}
 		}
@@ -194,7 +209,13 @@ func (d *data) checkIndexes() error {
 		fresh.answers.set(r.Seq, r.ID)
 	}
 	for r := range d.history.all() {
-		fresh.records.set(r.Seq, recordKey{r.Dispatcher, r.Epoch})
+		fresh.past.set(r.Seq, recordKey{r.Dispatcher, r.Epoch})
+	}
+	for b := range d.barriers.all() {
+		fresh.tallies.set(fresh.recount(b))
+	}
+	for b := range d.records.all() {
+		fresh.over.set(b.Seq, b.Key)
 	}
 	return compareIndexes(&d.derived, &fresh.derived)
 }
@@ -216,7 +237,13 @@ func compareIndexes(have, want *derived) error {
 		same("removals", have.removals.tree, want.removals.tree),
 		same("ended operators", have.ended.tree, want.ended.tree),
 		same("answers", have.answers.tree, want.answers.tree),
-		same("history order", have.records.tree, want.records.tree),
+		same("history order", have.past.tree, want.past.tree),
+		same("crews", have.crews.tree, want.crews.tree),
+		same("dispatchers without a minimum", have.quiet.tree, want.quiet.tree),
+		same("waiting", have.waiting.tree, want.waiting.tree),
+		same("tallies", have.tallies.tree, want.tallies.tree),
+		same("deadlines", have.due.tree, want.due.tree),
+		same("barrier records", have.over.tree, want.over.tree),
 	)
 }
 
@@ -251,6 +278,75 @@ func (d *data) checkHash() error {
 	}
 	if sum != d.hash.sum {
 		return violated("the state hash covers every row", "%s, should be %s", d.hash.sum, sum)
+	}
+	return nil
+}
+
+// checkBarriers: a permission needs everybody at the event and ends with its holder; everybody passes only what has been
+// written; events end.
+func (d *data) checkBarriers() error {
+	for b := range d.barriers.all() {
+		feed, ok := d.ChangefeedByID(b.Key.Changefeed)
+		if !ok || feed.Run != b.Key.Run {
+			return violated("no orphans", "barrier %s is of a changefeed or a run that is over", b.Key)
+		}
+		sum := d.tallies.get(b.Key)
+		switch b.Status {
+		case BarrierInWriting:
+			row, ok := d.Dispatcher(b.Writer)
+			if !ok || !b.heldBy(row) || row.Phase == Absent || row.Phase == Starting {
+				return violated("a permission ends with its holder", "barrier %s: dispatcher %d under epoch %s is over", b.Key, b.Writer, b.WriterEpoch)
+			}
+			if sum.behind > 0 {
+				return violated("a permission needs everybody at the event", "barrier %s: %d are behind", b.Key, sum.behind)
+			}
+		case BarrierPassing:
+			if sum.unpassed == 0 {
+				return violated("barriers end", "everybody has passed %s, which is open", b.Key)
+			}
+			if b.Result != BarrierWritten && b.Result != BarrierSkipped {
+				return violated("nobody passes before the event is written", "barrier %s", b.Key)
+			}
+		default:
+			if sum.members == 0 {
+				return violated("barriers end", "nobody is left for %s, which is open", b.Key)
+			}
+		}
+	}
+	return d.checkEventOrder()
+}
+
+// checkEventOrder: of one changefeed at most one event that the trigger writes is open and not written, and nobody of
+// those concerned is past an event that is not written.
+func (d *data) checkEventOrder() error {
+	unwritten := map[ChangefeedID]BarrierKey{}
+	for b := range d.barriers.all() {
+		if b.Status == BarrierPassing {
+			continue
+		}
+		if other, twice := unwritten[b.Key.Changefeed]; twice && b.TriggerSaid {
+			return violated("events are written in order", "the trigger has reported %s before %s was written", b.Key, other)
+		}
+		if b.TriggerSaid {
+			unwritten[b.Key.Changefeed] = b.Key
+		}
+	}
+	return nil
+}
+
+// checkWatermarks: the watermark stands before every open barrier, and nothing that is being started starts below it.
+func (d *data) checkWatermarks() error {
+	for b := range d.barriers.all() {
+		if feed, _ := d.ChangefeedByID(b.Key.Changefeed); b.Key.Before().Less(feed.Watermark) {
+			return violated("the watermark waits for open barriers", "%s is at %s, barrier %s is open", feed.Name, feed.Watermark, b.Key)
+		}
+	}
+	for k := range d.pending.all() {
+		row, _ := d.Dispatcher(DispatcherID(k.b))
+		feed, _ := d.ChangefeedByID(ChangefeedID(d.feedOf(row)))
+		if row.Phase == Starting && row.Position.Less(feed.Watermark) {
+			return violated("a start is not below the watermark", "dispatcher %d starts at %s, %s is at %s", row.ID, row.Position, feed.Name, feed.Watermark)
+		}
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ func wordOf[T ~uint8](words []string, v T) string {
 
 // String is the kind's word.
 func (k OperatorKind) String() string {
-	return wordOf([]string{OpAdd: "add", OpMove: "move", OpRemove: "remove", OpStop: "stop"}, k)
+	return wordOf([]string{OpAdd: "add", OpMove: "move", OpRemove: "remove", OpStop: "stop", OpSplit: "split", OpMerge: "merge"}, k)
 }
 
 // String is the result's word.
@@ -34,7 +34,7 @@ func (n NodeStatus) String() string {
 
 // String is the status's word.
 func (c ChangefeedStatus) String() string {
-	return wordOf([]string{ChangefeedRunning: "running", ChangefeedIsPaused: "paused", ChangefeedIsRemoving: "removing"}, c)
+	return wordOf([]string{ChangefeedRunning: "running", ChangefeedIsPaused: "paused", ChangefeedIsRemoving: "removing", ChangefeedIsFailed: "failed"}, c)
 }
 
 // String is the report's word.
@@ -67,6 +67,49 @@ func (k CommandKind) String() string {
 		KindCreateChangefeed: "create-changefeed", KindPauseChangefeed: "pause-changefeed",
 		KindResumeChangefeed: "resume-changefeed", KindRemoveChangefeed: "remove-changefeed", KindAddTables: "add-tables",
 		KindDropTables: "drop-tables", KindAdmitOperator: "admit-operator", KindCancelOperator: "cancel-operator",
-		KindReportPlacements: "report-placements",
+		KindReportPlacements: "report-placements", KindUpdateChangefeed: "update-changefeed", KindAdmitMany: "admit-many",
+		KindStartDrain: "start-drain", KindClearDrain: "clear-drain", KindConfirmDrain: "confirm-drain",
+		KindReportBarrier: "report-barrier", KindDecideBarrier: "decide-barrier", KindAdvanceCheckpoint: "advance-checkpoint",
 	}, k)
+}
+
+// String is the influence's word.
+func (i Influence) String() string {
+	return wordOf([]string{InfluenceTables: "tables", InfluenceSchema: "schema", InfluenceAll: "all"}, i)
+}
+
+// String is the report's word.
+func (b BarrierSaid) String() string {
+	return wordOf([]string{
+		SaidWaiting: "waiting", SaidWritten: "written", SaidPassed: "passed", SaidNotBegun: "not-begun", SaidUnknown: "unknown",
+	}, b)
+}
+
+// String is the status's word.
+func (b BarrierStatus) String() string {
+	return wordOf([]string{
+		BarrierCollecting: "collecting", BarrierInWriting: "writing", BarrierPassing: "passing",
+		BarrierUndecided: "needs-decision", BarrierEnded: "ended",
+	}, b)
+}
+
+// String is the result's word.
+func (b BarrierResult) String() string {
+	return wordOf([]string{0: "open", BarrierWritten: "written", BarrierSkipped: "skipped", BarrierVoid: "void"}, b)
+}
+
+// String is the action's word.
+func (b BarrierAction) String() string {
+	return wordOf([]string{ActionWrite: "write", ActionPass: "pass"}, b)
+}
+
+// String is the decision's word.
+func (b BarrierDecision) String() string {
+	return wordOf([]string{DecideWritten: "written", DecideWriteAgain: "write-again", DecideSkip: "skip"}, b)
+}
+
+// String prints changefeed number, run and position.
+func (k BarrierKey) String() string {
+	return strconv.FormatUint(uint64(k.Changefeed), 10) + ":" + strconv.FormatUint(k.Run, 10) + ":" +
+		strconv.FormatUint(k.At.TS, 10) + "/" + k.At.Stage.String()
 }

@@ -41,6 +41,7 @@ func (m *Tick) apply(s *State, x entryContext) Verdict {
 		}
 	}
 	s.forgetRequests()
+	s.markStuck(x)
 	return v
 }
 
@@ -71,6 +72,7 @@ func (m *RegisterNode) apply(s *State, x entryContext) Verdict {
 		Name: m.Node, Incarnation: s.meta.LastIncarnation, Status: NodeStatusLive, LastTick: x.index,
 		RegisteredAt: x.index, RegisteredMS: s.meta.TimeMS, Address: m.Address, LeaseMS: m.LeaseMS,
 		ClockClass: m.ClockClass, Protocol: m.Protocol, BootID: m.BootID, LockDevice: m.LockDevice, LockInode: m.LockInode,
+		Draining: old.Draining, DrainSince: old.DrainSince, DrainBy: old.DrainBy, DrainFrom: old.DrainFrom,
 	}
 	s.setNode(n)
 	return accepted(nodeFacts(n))
@@ -105,6 +107,9 @@ func (s *State) roomForNode() bool {
 	return ok
 }
 
+// ended says whether the newest incarnation owns nothing any more.
+func (n *Node) ended() bool { return n.Status == NodeStatusExpired || n.Status == NodeStatusGone }
+
 func nodeFacts(n Node) Facts {
 	return Facts{Node: n.Name, Incarnation: n.Incarnation, LeaseMS: n.LeaseMS, Have: n.LastTick}
 }
@@ -117,7 +122,7 @@ func (s *State) current(name NodeName, inc Incarnation) (Node, Verdict) {
 		return n, refused(UnknownNode, Facts{Node: name})
 	case n.Incarnation != inc:
 		return n, refused(StaleIncarnation, nodeFacts(n))
-	case n.Status == NodeStatusExpired || n.Status == NodeStatusGone:
+	case n.ended():
 		return n, refused(NodeExpired, nodeFacts(n))
 	default:
 		return n, accepted(nodeFacts(n))
@@ -179,8 +184,9 @@ func (s *State) endIncarnation(n Node, status NodeStatus, why ending, x entryCon
 	s.setNode(n)
 	placed, bound := s.placed.clone(), s.bound.clone()
 	for id := range placed.of(uint64(n.Incarnation)) {
-		row, _ := s.Dispatcher(DispatcherID(id))
-		s.placementEnded(row, why, x)
+		if row, ok := s.Dispatcher(DispatcherID(id)); ok && row.Incarnation == n.Incarnation {
+			s.placementEnded(row, why, x)
+		}
 	}
 	for id := range bound.of(uint64(n.Incarnation)) {
 		if op, ok := s.operators.get(Operator{ID: OpID(id)}); ok && !op.Aborting {

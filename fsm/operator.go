@@ -4,6 +4,7 @@ package fsm
 func (s *State) open(op Operator, x entryContext) Operator {
 	op.ID = OpID(s.nextEpoch())
 	op.Since, op.SinceMS, op.By = x.index, s.meta.TimeMS, x.by
+	op.DeadlineMS = s.meta.TimeMS + s.meta.Policy.OperatorDeadlineMS
 	return op
 }
 
@@ -39,10 +40,13 @@ func (s *State) finish(id OpID, result OpResult, why ending, x entryContext) {
 
 // abort makes an operator end absent: as soon as what may run has been confirmed stopped, never before.
 func (s *State) abort(op Operator, result OpResult, why ending, x entryContext) {
-	row, _ := s.Dispatcher(op.Dispatcher)
 	op.Aborting, op.AbortResult, op.Reason, op.Detail = true, result, why.reason, why.detail
 	s.setOperator(op)
-	if row.Phase == Starting {
+	if op.Kind == OpMerge {
+		s.leaveMerge(op, x)
+		return
+	}
+	if row, _ := s.Dispatcher(op.Dispatcher); row.Phase == Starting {
 		s.enter(row, Stopping, x)
 	}
 }
@@ -51,9 +55,14 @@ func (s *State) abort(op Operator, result OpResult, why ending, x entryContext) 
 // empty and the dispatcher never looks free.
 func (s *State) replace(row Dispatcher, drop bool, x entryContext) Operator {
 	old := row.Slot
+	if row.Phase == Absent { // a source of a Merge
+		op := s.removeAbsent(row, drop, x)
+		s.replaced(old, op.ID, x)
+		return op
+	}
 	op := s.open(s.describe(Operator{Kind: OpRemove, Drop: drop}, row), x)
 	op.Epoch = row.Epoch
-	row.Slot = op.ID
+	row.Slot, row.Leaving = op.ID, true
 	s.setOperator(op)
 	s.removals.add(s.heldRange(row))
 	if row.Phase == Stopping {
@@ -61,30 +70,47 @@ func (s *State) replace(row Dispatcher, drop bool, x entryContext) Operator {
 	} else {
 		s.enter(row, Stopping, x)
 	}
-	if prev, ok := s.operators.get(Operator{ID: old}); ok && old != 0 {
-		prev.ReplacedBy = op.ID
-		s.setOperator(prev)
-		s.finish(old, OpReplaced, ending{reason: "REPLACED", detail: "by removal " + op.ID.String()}, x)
-	}
+	s.replaced(old, op.ID, x)
 	return op
+}
+
+// replaced ends the operator that a removal has taken a dispatcher from. A Merge ends when its other sources have left it
+// as well, absent: what was to become one dispatcher stays several.
+func (s *State) replaced(old, by OpID, x entryContext) {
+	prev, ok := s.operators.get(Operator{ID: old})
+	if !ok || old == 0 {
+		return
+	}
+	why := ending{reason: "REPLACED", detail: "by removal " + by.String()}
+	prev.ReplacedBy = by
+	switch {
+	case prev.Kind != OpMerge:
+		s.setOperator(prev)
+		s.finish(old, OpReplaced, why, x)
+	case prev.Aborting:
+		s.setOperator(prev)
+		s.leaveMerge(prev, x)
+	default:
+		s.abort(prev, OpReplaced, why, x)
+	}
 }
 
 // removeAbsent deletes a dispatcher that runs nowhere; the removal has nothing to wait for.
 func (s *State) removeAbsent(row Dispatcher, drop bool, x entryContext) Operator {
 	op := s.open(s.describe(Operator{Kind: OpRemove, Drop: drop}, row), x)
 	s.setOperator(op)
-	s.deleteDispatcher(row)
+	s.deleteDispatcher(row, x)
 	s.finish(op.ID, OpDone, ending{}, x)
 	return op
 }
 
 // deleteDispatcher takes a dispatcher out of the state, and its table and changefeed with it if it was the last thing
 // that kept them.
-func (s *State) deleteDispatcher(row Dispatcher) {
+func (s *State) deleteDispatcher(row Dispatcher, x entryContext) {
 	s.dropDispatcher(row)
 	t, _ := s.Table(row.Table)
 	if t.Dropping {
-		s.dropTableIfEmpty(t)
+		s.dropTableIfEmpty(t, x)
 	}
 }
 

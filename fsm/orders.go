@@ -25,8 +25,13 @@ type Order struct {
 
 // Work is what a start needs to know.
 type Work struct {
-	Changefeed     string
-	Run            uint64
+	Changefeed   string
+	ChangefeedID ChangefeedID
+	Run          uint64
+	// Trigger: the work is to read the source's events, not rows. Schema and Table are empty.
+	Trigger bool
+	// SyncPointEvery is the distance of sync points in units of ts; zero for none.
+	SyncPointEvery uint64
 	Source, Sink   string
 	SinkFenced     bool
 	SinkMaxWriteMS uint32
@@ -58,9 +63,68 @@ func (d *data) order(row Dispatcher) Order {
 	feed, _ := d.ChangefeedByID(table.Changefeed)
 	o.Kind = OrderStart
 	o.Work = Work{
-		Changefeed: feed.Name, Run: feed.Run, Source: feed.Source, Sink: feed.Sink, SinkFenced: feed.SinkFenced,
+		Changefeed: feed.Name, ChangefeedID: feed.ID, Trigger: table.Trigger, SyncPointEvery: feed.SyncPointEvery, Run: feed.Run, Source: feed.Source, Sink: feed.Sink, SinkFenced: feed.SinkFenced,
 		SinkMaxWriteMS: feed.SinkMaxWriteMS, Schema: table.Schema, Table: table.Name, TableID: table.ID,
 		Span: row.Span, Start: row.Position,
+	}
+	return o
+}
+
+// pairsInOrder bounds the placements that a barrier order lists; beyond it the order is about all that wait.
+const pairsInOrder = 256
+
+// BarrierOrders yields what the incarnation has to do about events: write, for the holder of a live permission; pass,
+// for what waits at an event that has been written. Placements that are stopping need not pass, their stop reports the
+// rest.
+func (d *data) BarrierOrders(inc Incarnation) iter.Seq[BarrierOrder] {
+	return func(yield func(BarrierOrder) bool) {
+		for b := range d.barriers.all() {
+			var o BarrierOrder
+			switch {
+			case b.Status == BarrierInWriting && b.WriterIncarnation == inc:
+				o = d.writeOrder(b)
+			case b.Status == BarrierPassing:
+				o = d.passOrder(b, inc)
+			}
+			if o.Action != 0 && !yield(o) {
+				return
+			}
+		}
+	}
+}
+
+func (d *data) writeOrder(b Barrier) BarrierOrder {
+	return BarrierOrder{
+		Key: b.Key, Action: ActionWrite, Permission: b.Permission, Pairs: []Pair{{b.Writer, b.WriterEpoch}},
+		Tables: d.replicated(b),
+	}
+}
+
+// replicated lists the live tables that the event concerns or would change, in their order in the changefeed.
+func (d *data) replicated(b Barrier) []TableRef {
+	var refs []TableRef
+	for t := range d.Tables(b.Key.Changefeed) {
+		if !t.Trigger && !t.Dropping && b.Spec.concerns(t) {
+			refs = append(refs, TableRef{t.Schema, t.Name})
+		}
+	}
+	return refs
+}
+
+func (d *data) passOrder(b Barrier, inc Incarnation) BarrierOrder {
+	o := BarrierOrder{Key: b.Key, Action: ActionPass}
+	for id := range d.waiting.of(uint64(inc)) {
+		row, _ := d.dispatchers.get(DispatcherID(id))
+		if row.Phase != Running || row.Position != b.Key.Before() || d.feedOf(row) != uint64(b.Key.Changefeed) {
+			continue
+		}
+		if len(o.Pairs) == pairsInOrder {
+			return BarrierOrder{Key: b.Key, Action: ActionPass, All: true, SetHash: d.crews.get(b.Key.Changefeed, inc).hash}
+		}
+		o.Pairs = append(o.Pairs, Pair{row.ID, row.Epoch})
+	}
+	if len(o.Pairs) == 0 {
+		return BarrierOrder{}
 	}
 	return o
 }

@@ -5,6 +5,8 @@ type ending struct {
 	reason, detail string
 	// failure: the dispatcher failed or stopped by itself, which the scheduler's back-off counts.
 	failure bool
+	// fatal: placing it anew cannot help.
+	fatal bool
 }
 
 // matches says whether a report about (inc, epoch) is about the current placement.
@@ -54,7 +56,7 @@ func (s *State) report(n Node, r *PlacementReport, x entryContext) Reason {
 
 // endingOf is what a report says of why; a confirmed stop needs no reason of its own.
 func endingOf(r *PlacementReport, phase Phase) ending {
-	why := ending{reason: r.Reason, detail: clip(r.Detail), failure: true}
+	why := ending{reason: r.Reason, detail: clip(r.Detail), failure: true, fatal: r.Fatal}
 	if len(why.reason) > maxName {
 		why.reason = why.reason[:maxName]
 	}
@@ -70,7 +72,7 @@ func clip(text string) string { return text[:min(len(text), maxDetail)] }
 // place orders a start on an incarnation under a new epoch.
 func (s *State) place(row Dispatcher, inc Incarnation, slot OpID, x entryContext) Epoch {
 	row.Incarnation, row.Epoch, row.Slot = inc, s.nextEpoch(), slot
-	row.HasRun, row.PlacedAt = false, x.index
+	row.HasRun, row.Waits, row.PlacedAt, row.Position = false, false, x.index, s.startOf(row)
 	s.enter(row, Starting, x)
 	return row.Epoch
 }
@@ -95,16 +97,29 @@ func (s *State) placementRuns(row Dispatcher, x entryContext) {
 func (s *State) placementEnded(row Dispatcher, why ending, x entryContext) {
 	phase, op := row.Phase, row.Slot
 	s.record(row, why, x)
+	s.holderEnded(row)
 	if phase == Stopping {
 		s.originStopped(row, op, why, x)
+	} else {
+		if why.failure {
+			s.countFailure(&row)
+		}
+		s.leave(row, 0, x)
+		if phase == Starting {
+			s.finish(op, OpFailed, why, x)
+		}
+	}
+	s.failIfHopeless(row, why, x)
+}
+
+// failIfHopeless fails the changefeed of a dispatcher that cannot go on, or has failed too often in a row.
+func (s *State) failIfHopeless(row Dispatcher, why ending, x entryContext) {
+	after := s.meta.Policy.FailAfter
+	if row.Leaving || !why.failure || (!why.fatal && (after == 0 || row.Failures < after)) {
 		return
 	}
-	if why.failure {
-		s.countFailure(&row)
-	}
-	s.leave(row, x)
-	if phase == Starting {
-		s.finish(op, OpFailed, why, x)
+	if feed, ok := s.ChangefeedByID(ChangefeedID(s.feedOf(row))); ok {
+		s.failFeed(feed, row.ID, why, x)
 	}
 }
 
@@ -113,15 +128,22 @@ func (s *State) originStopped(row Dispatcher, id OpID, why ending, x entryContex
 	op, _ := s.operators.get(Operator{ID: id})
 	switch {
 	case op.Kind == OpRemove:
-		s.deleteDispatcher(row)
+		s.deleteDispatcher(row, x)
 		s.finish(id, OpDone, ending{}, x)
+	case op.Kind == OpMerge && op.Aborting:
+		s.leave(row, 0, x)
+		s.leaveMerge(op, x)
+	case op.Kind == OpMerge:
+		s.sourceStopped(row, op, x)
 	case op.Aborting:
-		s.leave(row, x)
+		s.leave(row, 0, x)
 		s.finish(id, op.AbortResult, ending{reason: op.Reason, detail: op.Detail}, x)
 	case op.Kind == OpMove:
 		s.moveOn(row, op, x)
+	case op.Kind == OpSplit:
+		s.splitUp(row, op, x)
 	default: // OpStop
-		s.leave(row, x)
+		s.leave(row, 0, x)
 		s.finish(id, OpDone, why, x)
 	}
 }
@@ -131,7 +153,7 @@ func (s *State) originStopped(row Dispatcher, id OpID, why ending, x entryContex
 func (s *State) moveOn(row Dispatcher, op Operator, x entryContext) {
 	n, ok := s.NodeOf(op.ToIncarnation)
 	if !ok || n.Status != NodeStatusLive {
-		s.leave(row, x)
+		s.leave(row, 0, x)
 		s.finish(op.ID, OpFailed, ending{reason: DestinationLost, detail: "the destination " + string(op.To) + " cannot take work any more"}, x)
 		return
 	}
@@ -139,9 +161,9 @@ func (s *State) moveOn(row Dispatcher, op Operator, x entryContext) {
 	s.setOperator(op)
 }
 
-// leave makes the dispatcher absent.
-func (s *State) leave(row Dispatcher, x entryContext) {
-	row.Incarnation, row.Epoch, row.Slot, row.HasRun, row.PlacedAt = 0, 0, 0, false, 0
+// leave makes the dispatcher absent; of a Merge's sources it stays in the slot.
+func (s *State) leave(row Dispatcher, slot OpID, x entryContext) {
+	row.Incarnation, row.Epoch, row.Slot, row.HasRun, row.Waits, row.PlacedAt = 0, 0, slot, false, false, 0
 	s.enter(row, Absent, x)
 }
 

@@ -202,3 +202,80 @@ func (d *data) Load(inc Incarnation) Load {
 
 // Request returns a remembered answer.
 func (d *data) Request(id RequestID) (Request, bool) { return d.requests.get(Request{ID: id}) }
+
+// Barriers yields the open barriers of a changefeed, in key order.
+func (d *data) Barriers(feed ChangefeedID) iter.Seq[Barrier] {
+	return func(yield func(Barrier) bool) {
+		if d.barriers.len() == 0 {
+			return
+		}
+		d.barriers.tree.AscendGreaterOrEqual(Barrier{Key: BarrierKey{Changefeed: feed}}, func(b Barrier) bool {
+			return b.Key.Changefeed == feed && yield(b)
+		})
+	}
+}
+
+// Barrier returns an open barrier.
+func (d *data) Barrier(key BarrierKey) (Barrier, bool) { return d.barriers.get(Barrier{Key: key}) }
+
+// BarrierRecord returns a barrier that has ended and is remembered.
+func (d *data) BarrierRecord(key BarrierKey) (Barrier, bool) { return d.records.get(Barrier{Key: key}) }
+
+// BarrierRecords yields the remembered ended barriers, those that ended last first.
+func (d *data) BarrierRecords() iter.Seq[Barrier] {
+	return func(yield func(Barrier) bool) {
+		d.over.tree.Descend(func(b binding[uint64, BarrierKey]) bool {
+			r, _ := d.records.get(Barrier{Key: b.value})
+			return yield(r)
+		})
+	}
+}
+
+// BarrierProgress counts, of the dispatchers that an open barrier concerns, those that have not reached it and those
+// that have not passed it.
+func (d *data) BarrierProgress(key BarrierKey) (members, behind, unpassed int) {
+	t := d.tallies.get(key)
+	return int(t.members), int(t.behind), int(t.unpassed)
+}
+
+// BarrierMissing yields whom an open barrier waits for, in table and key order: those that have not reached it, or,
+// once it is written, those that have not passed it.
+func (d *data) BarrierMissing(b Barrier) iter.Seq[Dispatcher] {
+	goal := b.Key.Before()
+	if b.Status == BarrierPassing {
+		goal = b.Key.At
+	}
+	return func(yield func(Dispatcher) bool) {
+		for t := range d.Tables(b.Key.Changefeed) {
+			if !b.Spec.concerns(t) {
+				continue
+			}
+			for row := range d.DispatchersOfTable(t.ID) {
+				if !row.Leaving && row.Position.Less(goal) && !yield(row) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Crew returns what heartbeats of an incarnation must name of a changefeed: how many dispatchers, and the sum of their
+// PairHash.
+func (d *data) Crew(feed ChangefeedID, inc Incarnation) (set uint32, hash uint64) {
+	c := d.crews.get(feed, inc)
+	return c.set, c.hash
+}
+
+// Crews yields the incarnations that run a part of a changefeed.
+func (d *data) Crews(feed ChangefeedID) iter.Seq[Incarnation] {
+	return func(yield func(Incarnation) bool) {
+		for c := range d.crews.of(feed) {
+			if !yield(c.inc) {
+				return
+			}
+		}
+	}
+}
+
+// SourcesIn returns the dispatchers that are in a running Merge's slot.
+func (d *data) SourcesIn(op Operator) []Dispatcher { return d.sourcesIn(op) }

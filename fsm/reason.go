@@ -48,6 +48,38 @@ const (
 	ReportCounted
 	ReportInert
 	ReportStale
+	// Nodes.
+	NodeDraining
+	NodeNotDraining
+	NotDrained
+	// Changefeeds.
+	ChangefeedFailed
+	ChangefeedStopping
+	StartTooOld
+	StaleCheckpoint
+	CheckpointTooFar
+	// Operators.
+	NotRunning
+	SpansDoNotTile
+	NotAdjacent
+	OtherChangefeed
+	TriggerDispatcher
+	BarrierWriting
+	ItemRefused
+	// Barriers.
+	UnknownBarrier
+	StalePermission
+	NotUndecided
+	// How single barrier reports count, beside those above.
+	BarrierPass
+	BarrierRetry
+	BarrierForget
+	BarrierUnwritten
+	EarlierEventOpen
+	SpecMismatch
+	SetMismatch
+
+	lastReason = SetMismatch
 )
 
 // String is the stable code.
@@ -64,14 +96,22 @@ func (r Reason) String() string {
 		EpochMismatch: "EPOCH_MISMATCH", OperatorExists: "OPERATOR_EXISTS", AlreadyOwned: "ALREADY_OWNED",
 		NotOwner: "NOT_OWNER", SameNode: "SAME_NODE", RangeRemoving: "RANGE_REMOVING", NoSuchOperator: "NO_SUCH_OPERATOR",
 		OperatorFinished: "OPERATOR_FINISHED", NotCancellable: "NOT_CANCELLABLE", ReportCounted: "REPORT_COUNTED",
-		ReportInert: "REPORT_INERT", ReportStale: "REPORT_STALE",
+		ReportInert: "REPORT_INERT", ReportStale: "REPORT_STALE", NodeDraining: "NODE_DRAINING",
+		NodeNotDraining: "NODE_NOT_DRAINING", NotDrained: "NOT_DRAINED", ChangefeedFailed: "CHANGEFEED_FAILED",
+		ChangefeedStopping: "CHANGEFEED_STOPPING", StartTooOld: "START_TOO_OLD", StaleCheckpoint: "STALE_CHECKPOINT",
+		CheckpointTooFar: "CHECKPOINT_TOO_FAR", NotRunning: "NOT_RUNNING", SpansDoNotTile: "SPANS_DO_NOT_TILE",
+		NotAdjacent: "NOT_ADJACENT", OtherChangefeed: "OTHER_CHANGEFEED", TriggerDispatcher: "TRIGGER_DISPATCHER",
+		BarrierWriting: "BARRIER_WRITING", ItemRefused: "ITEM_REFUSED", UnknownBarrier: "UNKNOWN_BARRIER",
+		StalePermission: "STALE_PERMISSION", NotUndecided: "NOT_UNDECIDED", BarrierPass: "BARRIER_PASS",
+		BarrierRetry: "BARRIER_RETRY", BarrierForget: "BARRIER_FORGET", BarrierUnwritten: "BARRIER_UNWRITTEN",
+		EarlierEventOpen: "EARLIER_EVENT_OPEN", SpecMismatch: "SPEC_MISMATCH", SetMismatch: "SET_MISMATCH",
 	}, r)
 }
 
 // Reasons lists every reason, in order.
 func Reasons() []Reason {
 	var all []Reason
-	for r := Accepted; r <= ReportStale; r++ {
+	for r := Accepted; r <= lastReason; r++ {
 		all = append(all, r)
 	}
 	return all

@@ -37,6 +37,14 @@ type Node struct {
 	FenceWhy string
 	// EndedAt is the log index of its expiry or goodbye.
 	EndedAt uint64
+	// Draining belongs to the name: it stays over incarnations until it is cleared. DrainSince is the entry that began
+	// it, DrainBy who asked, DrainFrom how many placements the node had then.
+	Draining   bool
+	DrainSince uint64
+	DrainBy    string
+	DrainFrom  uint32
+	// DrainedAt is the entry in which the current incarnation confirmed that it holds nothing; zero until then.
+	DrainedAt uint64
 }
 
 func (n *Node) code(c *wire.Coder) {
@@ -55,6 +63,11 @@ func (n *Node) code(c *wire.Coder) {
 	c.Uint64(&n.LockInode)
 	wire.Str(c, &n.FenceWhy)
 	c.Uint64(&n.EndedAt)
+	c.Bool(&n.Draining)
+	c.Uint64(&n.DrainSince)
+	wire.Str(c, &n.DrainBy)
+	wire.Uint32(c, &n.DrainFrom)
+	c.Uint64(&n.DrainedAt)
 }
 
 // Server is a control-plane server as it announced itself.
@@ -80,6 +93,7 @@ const (
 	ChangefeedRunning ChangefeedStatus = iota + 1
 	ChangefeedIsPaused
 	ChangefeedIsRemoving // leaves with its last removal
+	ChangefeedIsFailed   // as paused, because going on made no sense; Reason says why
 )
 
 // Changefeed is a replication job.
@@ -94,6 +108,20 @@ type Changefeed struct {
 	// Run is part of every barrier key and resume row; it grows when the changefeed is set back below what it has done.
 	Run       uint64
 	CreatedAt uint64 // log index
+	// SyncPointEvery is the distance of sync points in units of ts; zero for none.
+	SyncPointEvery uint64
+	// Trigger is the dispatcher that reads the source's events; it has no rows and leaves last.
+	Trigger DispatcherID
+	// Watermark: everything of the changefeed up to it is downstream. Within a run it never goes back.
+	Watermark   Position
+	WatermarkAt uint64 // log index of its last advance
+	// Chain is the newest event that the trigger has reported, Granted the newest that was allowed to be written.
+	Chain, Granted Position
+	// StatusAt is the entry that caused the status, StatusBy who asked. Reason, Detail and FailedBy say why it failed.
+	StatusAt       uint64
+	StatusBy       string
+	Reason, Detail string
+	FailedBy       DispatcherID
 }
 
 func (f *Changefeed) code(c *wire.Coder) {
@@ -107,6 +135,17 @@ func (f *Changefeed) code(c *wire.Coder) {
 	f.Start.code(c)
 	c.Uint64(&f.Run)
 	c.Uint64(&f.CreatedAt)
+	c.Uint64(&f.SyncPointEvery)
+	wire.Uint(c, &f.Trigger)
+	f.Watermark.code(c)
+	c.Uint64(&f.WatermarkAt)
+	f.Chain.code(c)
+	f.Granted.code(c)
+	c.Uint64(&f.StatusAt)
+	wire.Str(c, &f.StatusBy)
+	wire.Str(c, &f.Reason)
+	wire.Str(c, &f.Detail)
+	wire.Uint(c, &f.FailedBy)
 }
 
 // Table is a table of a changefeed.
@@ -114,6 +153,8 @@ type Table struct {
 	ID           TableID
 	Changefeed   ChangefeedID
 	Schema, Name string
+	// Trigger: not a table of the source, but where the changefeed's trigger dispatcher belongs.
+	Trigger bool
 	// Dropping: its name is free again, its dispatchers are being removed.
 	Dropping  bool
 	CreatedAt uint64 // log index
@@ -124,6 +165,7 @@ func (t *Table) code(c *wire.Coder) {
 	wire.Uint(c, &t.Changefeed)
 	wire.Str(c, &t.Schema)
 	wire.Str(c, &t.Name)
+	c.Bool(&t.Trigger)
 	c.Bool(&t.Dropping)
 	c.Uint64(&t.CreatedAt)
 }
@@ -144,9 +186,14 @@ type Dispatcher struct {
 	ID    DispatcherID
 	Table TableID
 	Span  Span
-	// Position is where the next placement starts: raised by the stop reports of current placements.
+	// Position is where the next placement starts: raised by the stop and barrier reports of current placements, and to
+	// the watermark when it is placed.
 	Position Position
 	Phase    Phase
+	// Waits: the current placement has reported that it waits at the event that follows Position.
+	Waits bool
+	// Leaving: a removal is in the slot; the dispatcher is not wanted any more and takes part in nothing.
+	Leaving bool
 	// HasRun: the placement was reported running, so it counts in its node's set hash.
 	HasRun bool
 	// Incarnation and Epoch are zero when absent.
@@ -170,6 +217,8 @@ func (d *Dispatcher) code(c *wire.Coder) {
 	d.Span.code(c)
 	d.Position.code(c)
 	wire.Uint8(c, &d.Phase)
+	c.Bool(&d.Waits)
+	c.Bool(&d.Leaving)
 	c.Bool(&d.HasRun)
 	wire.Uint(c, &d.Incarnation)
 	wire.Uint(c, &d.Epoch)
@@ -192,10 +241,17 @@ const (
 	OpReplaced          // by a removal
 )
 
-// Operator is a running or finished change to a dispatcher.
+// Destination is a node, bound to the incarnation that it had at admission; both are zero for none.
+type Destination struct {
+	Node        NodeName
+	Incarnation Incarnation
+}
+
+// Operator is a running or finished change to a dispatcher, or, for a Merge, to several.
 type Operator struct {
-	ID         OpID
-	Kind       OperatorKind
+	ID   OpID
+	Kind OperatorKind
+	// Dispatcher is the one that it works on; of a Merge the first of its sources in key order.
 	Dispatcher DispatcherID
 	Changefeed string
 	Table      string
@@ -225,6 +281,17 @@ type Operator struct {
 	EndedMS uint64
 	// ReplacedBy is the removal that took its place.
 	ReplacedBy OpID
+	// DeadlineMS is the state-machine time after which it counts as stuck; StuckAt is the entry that found it so, zero
+	// while it is not. Nothing is handed over by a deadline: it names what waits, for people and policies.
+	DeadlineMS uint64
+	StuckAt    uint64
+	// Spans are those of a Split's children, Targets where they go (empty, or one for each span).
+	Spans   []Span
+	Targets []Destination
+	// Sources are a Merge's dispatchers, in key order.
+	Sources []DispatcherID
+	// Made are the dispatchers that a Split or a Merge has created.
+	Made []DispatcherID
 }
 
 func (o *Operator) code(c *wire.Coder) {
@@ -251,6 +318,69 @@ func (o *Operator) code(c *wire.Coder) {
 	c.Uint64(&o.Ended)
 	c.Uint64(&o.EndedMS)
 	wire.Uint(c, &o.ReplacedBy)
+	c.Uint64(&o.DeadlineMS)
+	c.Uint64(&o.StuckAt)
+	wire.Slice(c, &o.Spans, func(c *wire.Coder, s *Span) { s.code(c) })
+	wire.Slice(c, &o.Targets, func(c *wire.Coder, d *Destination) {
+		wire.Str(c, &d.Node)
+		wire.Uint(c, &d.Incarnation)
+	})
+	wire.Slice(c, &o.Sources, wire.Uint[DispatcherID])
+	wire.Slice(c, &o.Made, wire.Uint[DispatcherID])
+}
+
+// Barrier is an event: open, or the record that it leaves.
+type Barrier struct {
+	Key    BarrierKey
+	Spec   BarrierSpec
+	Status BarrierStatus
+	// Result is set when it has been written or skipped, and when it has ended.
+	Result BarrierResult
+	// TriggerSaid: the trigger's own report has been counted, so its earlier events are over.
+	TriggerSaid bool
+	// Permission is the number of the last write permission, zero if none was issued; Writer, WriterEpoch and
+	// WriterIncarnation are its holder. It is live while Status is BarrierInWriting.
+	Permission        uint64
+	Writer            DispatcherID
+	WriterEpoch       Epoch
+	WriterIncarnation Incarnation
+	// NotBegun and Unknown are the holder's last word before it ended.
+	NotBegun, Unknown bool
+	// OpenedAt, GrantedAt, WrittenAt and EndedAt are log indexes, zero for not yet; OpenedMS is state-machine time.
+	OpenedAt, GrantedAt, WrittenAt, EndedAt uint64
+	OpenedMS                                uint64
+	OpenedBy                                DispatcherID
+	// DeadlineMS and StuckAt are as in an operator.
+	DeadlineMS uint64
+	StuckAt    uint64
+	// Notes says what of the effects could not be applied, or why it ended unwritten.
+	Notes string
+	// Seq orders records by their end.
+	Seq uint64
+}
+
+func (b *Barrier) code(c *wire.Coder) {
+	b.Key.code(c)
+	b.Spec.code(c)
+	wire.Uint8(c, &b.Status)
+	wire.Uint8(c, &b.Result)
+	c.Bool(&b.TriggerSaid)
+	c.Uint64(&b.Permission)
+	wire.Uint(c, &b.Writer)
+	wire.Uint(c, &b.WriterEpoch)
+	wire.Uint(c, &b.WriterIncarnation)
+	c.Bool(&b.NotBegun)
+	c.Bool(&b.Unknown)
+	c.Uint64(&b.OpenedAt)
+	c.Uint64(&b.GrantedAt)
+	c.Uint64(&b.WrittenAt)
+	c.Uint64(&b.EndedAt)
+	c.Uint64(&b.OpenedMS)
+	wire.Uint(c, &b.OpenedBy)
+	c.Uint64(&b.DeadlineMS)
+	c.Uint64(&b.StuckAt)
+	wire.Str(c, &b.Notes)
+	c.Uint64(&b.Seq)
 }
 
 // Request is a remembered answer.
@@ -324,6 +454,17 @@ type Policy struct {
 	KeepHistory          uint32 // ended placements in all
 	KeepHistoryEach      uint32 // ended placements of one dispatcher
 	HealthyMS            uint64 // a placement that ran so long clears the dispatcher's failures
+	KeepBarriers         uint32 // ended ones
+	// OperatorDeadlineMS and BarrierDeadlineMS are how long one may take before it counts as stuck.
+	OperatorDeadlineMS, BarrierDeadlineMS uint64
+	// CancelStuck: a stuck operator is cancelled. FenceStuck: what is still stuck after FenceStuckMS more has the node
+	// that it waits for fenced, so that its work can go elsewhere.
+	CancelStuck, FenceStuck bool
+	FenceStuckMS            uint64
+	// FailAfter is the number of failures in a row of one dispatcher that fail its changefeed; zero for never.
+	FailAfter uint32
+	// DrainAtOnce bounds the moves of one drain that run together.
+	DrainAtOnce uint32
 }
 
 func (p *Policy) code(c *wire.Coder) {
@@ -337,6 +478,14 @@ func (p *Policy) code(c *wire.Coder) {
 	wire.Uint32(c, &p.KeepHistory)
 	wire.Uint32(c, &p.KeepHistoryEach)
 	c.Uint64(&p.HealthyMS)
+	wire.Uint32(c, &p.KeepBarriers)
+	c.Uint64(&p.OperatorDeadlineMS)
+	c.Uint64(&p.BarrierDeadlineMS)
+	c.Bool(&p.CancelStuck)
+	c.Bool(&p.FenceStuck)
+	c.Uint64(&p.FenceStuckMS)
+	wire.Uint32(c, &p.FailAfter)
+	wire.Uint32(c, &p.DrainAtOnce)
 }
 
 // DefaultPolicy is what a new cluster starts with.
@@ -352,6 +501,12 @@ func DefaultPolicy() Policy {
 		KeepHistory:          200_000,
 		KeepHistoryEach:      16,
 		HealthyMS:            60_000,
+		KeepBarriers:         1_000,
+		OperatorDeadlineMS:   60_000,
+		BarrierDeadlineMS:    300_000,
+		FenceStuckMS:         60_000,
+		FailAfter:            100,
+		DrainAtOnce:          64,
 	}
 }
 

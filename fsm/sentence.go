@@ -6,7 +6,7 @@ import "fmt"
 // so that a replayed answer reads as the first one did.
 func (v Verdict) Sentence() string {
 	for _, table := range []map[Reason]func(Facts) string{
-		commonSentences(), nodeSentences(), changefeedSentences(), operatorSentences(),
+		commonSentences(), nodeSentences(), changefeedSentences(), operatorSentences(), barrierSentences(),
 	} {
 		if say, ok := table[v.Reason]; ok {
 			return say(v.Facts)
@@ -15,8 +15,13 @@ func (v Verdict) Sentence() string {
 	return "the reason " + v.Reason.String() + " is not known to this version"
 }
 
+// Sentence is the item's sentence, as if it had been asked alone.
+func (i Item) Sentence() string { return Verdict{Reason: i.Reason, Facts: i.Facts}.Sentence() }
+
 func (f Facts) acceptedSentence() string {
 	switch {
+	case f.At.Stage != 0 && f.Permission != 0:
+		return fmt.Sprintf("the barrier of changefeed %s at %s is decided", f.Changefeed, f.At)
 	case f.Operator != 0 && f.Result != 0:
 		return fmt.Sprintf("%s %s of dispatcher %d is being stopped; it ends %s, with the dispatcher absent, once what may run has stopped: weir operator wait %s",
 			f.OperatorKind, f.Operator, f.Dispatcher, f.Result, f.Operator)
@@ -45,6 +50,9 @@ func commonSentences() map[Reason]func(Facts) string {
 		ReportCounted: singleReport,
 		ReportInert:   singleReport,
 		ReportStale:   singleReport,
+		ItemRefused: func(f Facts) string {
+			return fmt.Sprintf("item %d of %d was refused (%s), so none was admitted; correct it, or ask without all-or-nothing", f.Have+1, f.Want, f.Detail)
+		},
 		StaleTerm: func(f Facts) string {
 			return fmt.Sprintf("the server that proposed this does not lead in the term that counts, %d%s; ask again with the same request id", f.Term, of(" of server ", string(f.Server)))
 		},
@@ -94,6 +102,15 @@ func nodeSentences() map[Reason]func(Facts) string {
 		StaleIncarnation: func(f Facts) string {
 			return fmt.Sprintf("node %s is incarnation %s by now; an older one can do nothing any more and must register again", f.Node, f.Incarnation)
 		},
+		NodeDraining: func(f Facts) string {
+			return fmt.Sprintf("node %s is being drained and takes no work; choose another node, or end the drain with: weir node clear %s", f.Node, f.Node)
+		},
+		NodeNotDraining: func(f Facts) string {
+			return fmt.Sprintf("node %s is not being drained; nothing was changed", f.Node)
+		},
+		NotDrained: func(f Facts) string {
+			return fmt.Sprintf("node %s still has %d dispatchers on it or on their way; wait for them with: weir node get %s", f.Node, f.Have, f.Node)
+		},
 		StaleExpire: func(f Facts) string {
 			return fmt.Sprintf("node %s was heard again at entry %d, so it is not expired", f.Node, f.Have)
 		},
@@ -112,7 +129,22 @@ func changefeedSentences() map[Reason]func(Facts) string {
 			return fmt.Sprintf("changefeed %s is paused; resume it with: weir changefeed resume %s", f.Changefeed, f.Changefeed)
 		},
 		ChangefeedNotPaused: func(f Facts) string {
-			return fmt.Sprintf("changefeed %s is running already; nothing was changed", f.Changefeed)
+			return fmt.Sprintf("changefeed %s is running; pause it first if it is to be changed or set back", f.Changefeed)
+		},
+		ChangefeedFailed: func(f Facts) string {
+			return fmt.Sprintf("changefeed %s has failed: %s: %s (dispatcher %d); mend the cause, then resume it with: weir changefeed resume %s", f.Changefeed, f.Limit, f.Detail, f.Dispatcher, f.Changefeed)
+		},
+		ChangefeedStopping: func(f Facts) string {
+			return fmt.Sprintf("%s %s of changefeed %s has not ended: dispatcher %d is still being stopped on node %s; ask again when it has: weir operator wait %s", f.OperatorKind, f.Operator, f.Changefeed, f.Dispatcher, f.Node, f.Operator)
+		},
+		StartTooOld: func(f Facts) string {
+			return fmt.Sprintf("changefeed %s has everything up to %s downstream; start there or later, or set the whole changefeed back with: weir changefeed resume %s --from POSITION --force", f.Changefeed, f.At, f.Changefeed)
+		},
+		StaleCheckpoint: func(f Facts) string {
+			return fmt.Sprintf("the checkpoint is not about what changefeed %s runs by now (run %d, at %s%s); it is made anew within a second", f.Changefeed, f.Run, f.At, of(", node ", string(f.Node)))
+		},
+		CheckpointTooFar: func(f Facts) string {
+			return fmt.Sprintf("changefeed %s cannot be further than %s%s%s", f.Changefeed, f.At, of(", where it is held by ", f.Detail), of(" on node ", string(f.Node)))
 		},
 		ChangefeedRemoving: func(f Facts) string {
 			return fmt.Sprintf("changefeed %s is being removed; its name is free when its last dispatcher has stopped", f.Changefeed)
@@ -152,6 +184,24 @@ func operatorSentences() map[Reason]func(Facts) string {
 			}
 			return fmt.Sprintf("dispatcher %d runs on node %s under epoch %s, not on the origin named; name that node", f.Dispatcher, f.Node, f.Epoch)
 		},
+		NotRunning: func(f Facts) string {
+			return fmt.Sprintf("dispatcher %d runs nowhere, and only a running one can be split; add it first", f.Dispatcher)
+		},
+		SpansDoNotTile: func(f Facts) string {
+			return fmt.Sprintf("the spans do not cover %s of dispatcher %d exactly, in key order and at least two of them; take its span from: weir dispatcher get %d", f.Detail, f.Dispatcher, f.Dispatcher)
+		},
+		NotAdjacent: func(f Facts) string {
+			return fmt.Sprintf("dispatchers %d and %d are not neighbours in one table; merge only what touches", f.Have, f.Dispatcher)
+		},
+		OtherChangefeed: func(f Facts) string {
+			return fmt.Sprintf("dispatcher %d belongs to another changefeed than the others; merge within one table", f.Dispatcher)
+		},
+		TriggerDispatcher: func(f Facts) string {
+			return fmt.Sprintf("dispatcher %d reads the events of changefeed %s and leaves only with it; it can be added and moved, not split, merged or removed", f.Dispatcher, f.Changefeed)
+		},
+		BarrierWriting: func(f Facts) string {
+			return fmt.Sprintf("dispatcher %d on node %s may be writing the event of changefeed %s at %s (permission %d); ask again when it is written: weir barrier get %s %s", f.Dispatcher, f.Node, f.Changefeed, f.At, f.Permission, f.Changefeed, f.At)
+		},
 		SameNode: func(f Facts) string {
 			return fmt.Sprintf("dispatcher %d runs on node %s already; choose another destination", f.Dispatcher, f.Node)
 		},
@@ -167,5 +217,21 @@ func operatorSentences() map[Reason]func(Facts) string {
 		NotCancellable: func(f Facts) string {
 			return fmt.Sprintf("%s %s cannot be cancelled: it ends by itself once dispatcher %d has stopped%s", f.OperatorKind, f.Operator, f.Dispatcher, of(" on node ", string(f.Node)))
 		},
+	}
+}
+
+func barrierSentences() map[Reason]func(Facts) string {
+	return map[Reason]func(Facts) string{
+		UnknownBarrier: func(f Facts) string {
+			return fmt.Sprintf("changefeed %s has no open event at %s in run %d; list them with: weir barrier list", f.Changefeed, f.At, f.Run)
+		},
+		StalePermission: func(f Facts) string {
+			return fmt.Sprintf("the event of changefeed %s at %s has permission %d by now; look at it again before deciding: weir barrier get %s %s", f.Changefeed, f.At, f.Permission, f.Changefeed, f.At)
+		},
+		NotUndecided: func(f Facts) string {
+			return fmt.Sprintf("the event of changefeed %s at %s is %s and needs no such decision; nothing was changed", f.Changefeed, f.At, f.Detail)
+		},
+		BarrierPass: singleReport, BarrierRetry: singleReport, BarrierForget: singleReport, BarrierUnwritten: singleReport,
+		EarlierEventOpen: singleReport, SpecMismatch: singleReport, SetMismatch: singleReport,
 	}
 }

@@ -17,7 +17,8 @@ func (v *View) Rows() iter.Seq2[Section, []byte] {
 		_ = yield(SectionMeta, c.Bytes()) &&
 			emit(&v.servers, yield) && emit(&v.nodes, yield) && emit(&v.changefeeds, yield) && emit(&v.tables, yield) &&
 			emitDispatchers(v, yield) && emit(&v.operators, yield) && emit(&v.finished, yield) &&
-			emit(&v.requests, yield) && emit(&v.history, yield)
+			emit(&v.requests, yield) && emit(&v.history, yield) &&
+			emit(&v.barriers, yield) && emit(&v.records, yield)
 	}
 }
 
@@ -95,7 +96,11 @@ func (b *Builder) add(section Section, c *wire.Coder) error {
 	case SectionRequests:
 		return read(s, &s.requests, c, func(r Request) { s.answers.set(r.Seq, r.ID) })
 	case SectionHistory:
-		return read(s, &s.history, c, func(r PlacementRecord) { s.records.set(r.Seq, recordKey{r.Dispatcher, r.Epoch}) })
+		return read(s, &s.history, c, func(r PlacementRecord) { s.past.set(r.Seq, recordKey{r.Dispatcher, r.Epoch}) })
+	case SectionBarriers:
+		return read(s, &s.barriers, c, func(b Barrier) { s.tallies.set(s.recount(b)) })
+	case SectionBarrierRecords:
+		return read(s, &s.records, c, func(b Barrier) { s.over.set(b.Seq, b.Key) })
 	default:
 		return fmt.Errorf("%w: unknown section %d", ErrRows, section)
 	}

@@ -1,12 +1,18 @@
 package fsm
 
-import "cmp"
+import (
+	"cmp"
+
+	"github.com/weir-project/weir/fsm/internal/wire"
+)
 
 // State is the state machine. It is not safe for concurrent use: one goroutine applies, and others read views.
 type State struct {
 	data
 	metaDigest Digest // the meta row's share of the hash
 	trace      func(Cell)
+	// dirty are the open barriers that the command being applied may have moved on.
+	dirty []BarrierKey
 }
 
 // View is a snapshot of the state: taken in O(1), never changing, safe for any number of readers.
@@ -27,6 +33,8 @@ type data struct {
 	finished    rowset[Operator]
 	requests    rowset[Request]
 	history     rowset[PlacementRecord]
+	barriers    rowset[Barrier] // open
+	records     rowset[Barrier] // ended
 
 	derived
 }
@@ -44,12 +52,18 @@ type derived struct {
 	placed   pairs                       // incarnation -> dispatchers in any phase but absent
 	pending  pairs                       // incarnation -> dispatchers in Starting or Stopping
 	absent   pairs                       // changefeed -> absent dispatchers
+	crews    crews                       // changefeed, incarnation -> what heartbeats must name
+	quiet    quiet                       // changefeed -> dispatchers that no node's minimum covers
+	waiting  pairs                       // incarnation -> dispatchers that wait at a barrier
+	tallies  tallies                     // open barrier -> how far those concerned are
 	bound    pairs                       // destination incarnation -> running operators
 	incoming lookup[Incarnation, uint32] // moves whose origin has not stopped
 	removals rangeIndex                  // ranges that a removal holds
+	due      pairs                       // deadline -> running operators that are not stuck
 	ended    pairs                       // entry of the end -> finished operators
 	answers  lookup[uint64, RequestID]
-	records  lookup[uint64, recordKey] // order of ends -> history
+	past     lookup[uint64, recordKey]  // order of ends -> history
+	over     lookup[uint64, BarrierKey] // order of ends -> barrier records
 }
 
 // Load is what one incarnation carries.
@@ -89,6 +103,8 @@ func newData() data {
 		finished:    newRowset(SectionFinished, func(a, b Operator) bool { return a.ID < b.ID }, (*Operator).code),
 		requests:    newRowset(SectionRequests, func(a, b Request) bool { return a.ID < b.ID }, (*Request).code),
 		history:     newRowset(SectionHistory, lessRecord, (*PlacementRecord).code),
+		barriers:    newRowset(SectionBarriers, lessBarrier, (*Barrier).code),
+		records:     newRowset(SectionBarrierRecords, lessBarrier, (*Barrier).code),
 		derived:     newDerived(),
 	}
 }
@@ -98,8 +114,9 @@ func newDerived() derived {
 		nodeOf: newLookup[Incarnation, NodeName](), gone: newLookup[Incarnation, NodeName](),
 		feeds: newLookup[string, ChangefeedID](), targets: newLookup[string, TableID](), tablesOf: newPairs(),
 		spans: newSpanIndex(), loads: newLookup[Incarnation, Load](), placed: newPairs(), pending: newPairs(),
-		absent: newPairs(), bound: newPairs(), incoming: newLookup[Incarnation, uint32](), removals: newRangeIndex(), ended: newPairs(),
-		answers: newLookup[uint64, RequestID](), records: newLookup[uint64, recordKey](),
+		absent: newPairs(), crews: newCrews(), quiet: newQuiet(), waiting: newPairs(), tallies: newTallies(), due: newPairs(), bound: newPairs(), incoming: newLookup[Incarnation, uint32](), removals: newRangeIndex(), ended: newPairs(),
+		answers: newLookup[uint64, RequestID](), past: newLookup[uint64, recordKey](),
+		over: newLookup[uint64, BarrierKey](),
 	}
 }
 
@@ -111,7 +128,7 @@ func (d *data) cloneData() data {
 		meta: d.meta, hash: hasher{sum: d.hash.sum},
 		servers: d.servers.clone(), nodes: d.nodes.clone(), changefeeds: d.changefeeds.clone(), tables: d.tables.clone(),
 		dispatchers: d.dispatchers.clone(), operators: d.operators.clone(), finished: d.finished.clone(),
-		requests: d.requests.clone(), history: d.history.clone(),
+		requests: d.requests.clone(), history: d.history.clone(), barriers: d.barriers.clone(), records: d.records.clone(),
 		derived: d.cloneDerived(),
 	}
 }
@@ -121,16 +138,33 @@ func (d *derived) cloneDerived() derived {
 		nodeOf: d.nodeOf.clone(), gone: d.gone.clone(), feeds: d.feeds.clone(), targets: d.targets.clone(),
 		tablesOf: d.tablesOf.clone(), spans: d.spans.clone(), loads: d.loads.clone(), placed: d.placed.clone(),
 		pending: d.pending.clone(), absent: d.absent.clone(), bound: d.bound.clone(), incoming: d.incoming.clone(), removals: d.removals.clone(),
-		ended: d.ended.clone(), answers: d.answers.clone(), records: d.records.clone(),
+		ended: d.ended.clone(), answers: d.answers.clone(), past: d.past.clone(), over: d.over.clone(),
+		crews: d.crews.clone(), quiet: d.quiet.clone(), waiting: d.waiting.clone(), tallies: d.tallies.clone(), due: d.due.clone(),
 	}
+}
+
+func lessBarrier(a, b Barrier) bool { return compareKeys(a.Key, b.Key) < 0 }
+
+// ownScratch gives a copy buffers of its own.
+func (d *data) ownScratch() {
+	d.servers.scratch, d.nodes.scratch, d.changefeeds.scratch = new(Server), new(Node), new(Changefeed)
+	d.tables.scratch, d.dispatchers.scratch = new(Table), new(Dispatcher)
+	d.operators.scratch, d.finished.scratch = new(Operator), new(Operator)
+	d.requests.scratch, d.history.scratch = new(Request), new(PlacementRecord)
+	d.barriers.scratch, d.records.scratch = new(Barrier), new(Barrier)
+	d.hash.coder = wire.Coder{}
 }
 
 // sealMeta brings the meta row's share of the hash up to date.
 func (s *State) sealMeta() {
-	s.hash.coder.Reset()
-	s.meta.code(&s.hash.coder)
-	now := digestOf(uint8(SectionMeta), s.hash.coder.Bytes())
+	now := s.digestMeta()
 	s.hash.sum.sub(s.metaDigest)
 	s.hash.sum.add(now)
 	s.metaDigest = now
+}
+
+func (s *State) digestMeta() Digest {
+	s.hash.coder.Reset()
+	s.meta.code(&s.hash.coder)
+	return digestOf(uint8(SectionMeta), s.hash.coder.Bytes())
 }

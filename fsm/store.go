@@ -25,34 +25,18 @@ const (
 	SectionFinished
 	SectionRequests
 	SectionHistory
+	SectionBarriers
+	SectionBarrierRecords
 )
 
 // String is the section's word.
 func (s Section) String() string {
-	switch s {
-	case SectionMeta:
-		return "meta"
-	case SectionServers:
-		return "servers"
-	case SectionNodes:
-		return "nodes"
-	case SectionChangefeeds:
-		return "changefeeds"
-	case SectionTables:
-		return "tables"
-	case SectionDispatchers:
-		return "dispatchers"
-	case SectionOperators:
-		return "operators"
-	case SectionFinished:
-		return "finished"
-	case SectionRequests:
-		return "requests"
-	case SectionHistory:
-		return "history"
-	default:
-		return "unknown"
-	}
+	return wordOf([]string{
+		SectionMeta: "meta", SectionServers: "servers", SectionNodes: "nodes", SectionChangefeeds: "changefeeds",
+		SectionTables: "tables", SectionDispatchers: "dispatchers", SectionOperators: "operators",
+		SectionFinished: "finished", SectionRequests: "requests", SectionHistory: "history", SectionBarriers: "barriers",
+		SectionBarrierRecords: "barrier-records",
+	}, s)
 }
 
 // degree of the B-trees: up to 31 rows a node.
@@ -160,6 +144,11 @@ func newPairs() pairs            { return pairs{tree: btree.NewG(degree, lessPai
 func (p *pairs) clone() pairs    { return pairs{tree: p.tree.Clone()} }
 func (p *pairs) add(a, b uint64) { p.tree.ReplaceOrInsert(pair{a, b}) }
 func (p *pairs) del(a, b uint64) { p.tree.Delete(pair{a, b}) }
+
+// all yields the pairs in order; the set must not change meanwhile.
+func (p *pairs) all() iter.Seq[pair] {
+	return func(yield func(pair) bool) { p.tree.Ascend(func(x pair) bool { return yield(x) }) }
+}
 
 // some says whether a has a second number.
 func (p *pairs) some(a uint64) bool {
@@ -274,4 +263,95 @@ func (s *spanIndex) some(t TableID) bool {
 		return true
 	}
 	return false
+}
+
+// crews is a derived index: what one incarnation runs of one changefeed.
+type crews struct{ tree *btree.BTreeG[crew] }
+
+type crew struct {
+	feed ChangefeedID
+	inc  Incarnation
+	// set counts the dispatchers that have been running, hash is the sum of their PairHash.
+	set  uint32
+	hash uint64
+}
+
+func lessCrew(x, y crew) bool {
+	return cmp.Or(cmp.Compare(x.feed, y.feed), cmp.Compare(x.inc, y.inc)) < 0
+}
+
+func newCrews() crews         { return crews{tree: btree.NewG(degree, lessCrew)} }
+func (c *crews) clone() crews { return crews{tree: c.tree.Clone()} }
+
+func (c *crews) get(feed ChangefeedID, inc Incarnation) crew {
+	found, _ := c.tree.Get(crew{feed: feed, inc: inc})
+	found.feed, found.inc = feed, inc
+	return found
+}
+
+func (c *crews) set(x crew) {
+	if x.set == 0 {
+		c.tree.Delete(x)
+		return
+	}
+	c.tree.ReplaceOrInsert(x)
+}
+
+// of yields the crews of a changefeed by incarnation; the index must not change meanwhile.
+func (c *crews) of(feed ChangefeedID) iter.Seq[crew] {
+	return func(yield func(crew) bool) {
+		c.tree.AscendGreaterOrEqual(crew{feed: feed}, func(x crew) bool { return x.feed == feed && yield(x) })
+	}
+}
+
+// quiet is a derived index: the dispatchers of a changefeed that no node's minimum covers, by stored position.
+type quiet struct{ tree *btree.BTreeG[quietKey] }
+
+type quietKey struct {
+	feed uint64
+	at   Position
+	id   DispatcherID
+}
+
+func lessQuiet(x, y quietKey) bool {
+	return cmp.Or(cmp.Compare(x.feed, y.feed), x.at.Compare(y.at), cmp.Compare(x.id, y.id)) < 0
+}
+
+func newQuiet() quiet         { return quiet{tree: btree.NewG(degree, lessQuiet)} }
+func (q *quiet) clone() quiet { return quiet{tree: q.tree.Clone()} }
+
+// first returns the dispatcher of the changefeed with the lowest stored position.
+func (q *quiet) first(feed ChangefeedID) (k quietKey, ok bool) {
+	q.tree.AscendGreaterOrEqual(quietKey{feed: uint64(feed)}, func(x quietKey) bool {
+		k, ok = x, x.feed == uint64(feed)
+		return false
+	})
+	return k, ok
+}
+
+// tallies is a derived index: how far the dispatchers that an open barrier concerns have come.
+type tallies struct{ tree *btree.BTreeG[tally] }
+
+type tally struct {
+	key BarrierKey
+	// members are concerned, behind have not reached the key, unpassed have not passed it.
+	members, behind, unpassed uint32
+}
+
+func compareKeys(x, y BarrierKey) int {
+	return cmp.Or(cmp.Compare(x.Changefeed, y.Changefeed), cmp.Compare(x.Run, y.Run), x.At.Compare(y.At))
+}
+
+func newTallies() tallies {
+	return tallies{tree: btree.NewG(degree, func(x, y tally) bool { return compareKeys(x.key, y.key) < 0 })}
+}
+
+func (t *tallies) clone() tallies   { return tallies{tree: t.tree.Clone()} }
+func (t *tallies) set(x tally)      { t.tree.ReplaceOrInsert(x) }
+func (t *tallies) del(k BarrierKey) { t.tree.Delete(tally{key: k}) }
+
+func (t *tallies) get(k BarrierKey) tally {
+	found, _ := t.tree.Get(tally{key: k})
+	found.key = k
+	return found
 }

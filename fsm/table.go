@@ -11,8 +11,14 @@ func (m *AddTables) apply(s *State, x entryContext) Verdict {
 	if v := s.checkTables(feed.Sink, m.Tables); !v.OK() {
 		return v
 	}
+	earliest := feed.Watermark.Max(feed.Granted)
+	if m.Start != (Position{}) && m.Start.Less(earliest) {
+		f := feedFacts(feed)
+		f.At = earliest
+		return refused(StartTooOld, f)
+	}
 	for i := range m.Tables {
-		v.Facts.TableID = s.addTable(feed, m.Tables[i], feed.Start.Max(m.Start), x)
+		v.Facts.TableID = s.addTable(feed, m.Tables[i], earliest.Max(m.Start), x)
 	}
 	return v
 }
@@ -33,6 +39,21 @@ func (s *State) checkTables(sink string, specs []TableSpec) Verdict {
 }
 
 func (s *State) checkTable(sink string, specs []TableSpec, i int) Verdict {
+	if v := s.checkTableShape(specs, i); !v.OK() {
+		return v
+	}
+	spec := &specs[i]
+	ref := TableRef{spec.Schema, spec.Name}
+	if id, taken := s.targets.get(target(sink, spec.Schema, spec.Name)); taken {
+		t, _ := s.Table(id)
+		feed, _ := s.ChangefeedByID(t.Changefeed)
+		return refused(TableExists, Facts{Table: ref.String(), TableID: id, Changefeed: feed.Name})
+	}
+	return accepted(Facts{})
+}
+
+// checkTableShape refuses what no changefeed could have.
+func (s *State) checkTableShape(specs []TableSpec, i int) Verdict {
 	spec := &specs[i]
 	ref := TableRef{spec.Schema, spec.Name}
 	if spec.Name == "" || len(spec.Name) > maxName || len(spec.Schema) > maxName {
@@ -50,12 +71,15 @@ func (s *State) checkTable(sink string, specs []TableSpec, i int) Verdict {
 			return malformed("table " + ref.String() + " is named twice")
 		}
 	}
-	if id, taken := s.targets.get(target(sink, spec.Schema, spec.Name)); taken {
-		t, _ := s.Table(id)
-		feed, _ := s.ChangefeedByID(t.Changefeed)
-		return refused(TableExists, Facts{Table: ref.String(), TableID: id, Changefeed: feed.Name})
-	}
 	return accepted(Facts{})
+}
+
+// addTrigger creates the dispatcher that reads the source's events. It belongs to a table of its own kind.
+func (s *State) addTrigger(feed Changefeed, x entryContext) DispatcherID {
+	s.meta.LastTable++
+	t := Table{ID: s.meta.LastTable, Changefeed: feed.ID, Trigger: true, CreatedAt: x.index}
+	s.setTable(t)
+	return s.newDispatcher(t.ID, WholeTable(), feed.Start, x).ID
 }
 
 // addTable creates a table and its spans, absent. A range that a running removal still holds makes its dispatcher held:
@@ -70,9 +94,7 @@ func (s *State) addTable(feed Changefeed, spec TableSpec, start Position, x entr
 		if i < len(spec.SplitKeys) {
 			to = spec.SplitKeys[i]
 		}
-		s.meta.LastDispatcher++
-		row := Dispatcher{ID: s.meta.LastDispatcher, Table: t.ID, Span: Span{Start: from, End: to}, Position: start}
-		s.enter(row, Absent, x)
+		s.newDispatcher(t.ID, Span{Start: from, End: to}, start, x)
 		from = to
 	}
 	return t.ID
@@ -109,13 +131,15 @@ func (s *State) startDrop(t Table, x entryContext) {
 	t.Dropping = true
 	s.setTable(t)
 	for _, row := range s.dispatchersOfTable(t.ID) {
-		s.admit(row, ReqDrop, admission{drop: true}, x)
+		if now, ok := s.Dispatcher(row.ID); ok {
+			s.admit(now, ReqDrop, admission{drop: true}, x)
+		}
 	}
-	s.dropTableIfEmpty(t)
+	s.dropTableIfEmpty(t, x)
 }
 
 // dropTableIfEmpty deletes a table that is being dropped once its last dispatcher is gone.
-func (s *State) dropTableIfEmpty(t Table) {
+func (s *State) dropTableIfEmpty(t Table, x entryContext) {
 	if s.spans.some(t.ID) {
 		return
 	}
@@ -124,6 +148,6 @@ func (s *State) dropTableIfEmpty(t Table) {
 	}
 	s.dropTable(t)
 	if feed, _ := s.ChangefeedByID(t.Changefeed); feed.Status == ChangefeedIsRemoving {
-		s.dropChangefeedIfEmpty(feed)
+		s.removeRest(feed, x)
 	}
 }

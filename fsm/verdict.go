@@ -14,8 +14,18 @@ type Verdict struct {
 	// RefusedNames lists the incarnations that a tick named and that were not accepted. Not remembered.
 	RefusedNames []Incarnation
 	// Reports answers each placement report: ReportCounted, ReportInert, or ReportStale (the pair is not current; what
-	// runs must be stopped). Not remembered.
+	// runs must be stopped). Of barrier reports it answers each pair in order (one answer for a report about all):
+	// those, or BarrierPass (the event is over: pass), BarrierRetry (not running yet: say it again soon), BarrierForget
+	// (there is no such event), BarrierUnwritten, EarlierEventOpen, SpecMismatch, SetMismatch, Malformed. Not remembered.
 	Reports []Reason
+	// Items answer an AdmitMany's items, in order.
+	Items []Item
+}
+
+// Item answers one operator of an AdmitMany.
+type Item struct {
+	Reason Reason
+	Facts  Facts
 }
 
 // OK says whether the command took effect.
@@ -44,12 +54,23 @@ type Facts struct {
 	Have, Want uint64
 	// Detail says what is malformed.
 	Detail string
+	// Run, At and Permission name a barrier of the changefeed, or a position that stands in the way.
+	Run        uint64
+	At         Position
+	Permission uint64
 }
 
 func (v *Verdict) code(c *wire.Coder) {
 	wire.Uint8(c, &v.Reason)
 	c.Uint64(&v.Index)
-	f := &v.Facts
+	v.Facts.code(c)
+	wire.Slice(c, &v.Items, func(c *wire.Coder, item *Item) {
+		wire.Uint8(c, &item.Reason)
+		item.Facts.code(c)
+	})
+}
+
+func (f *Facts) code(c *wire.Coder) {
 	wire.Uint(c, &f.Operator)
 	wire.Uint8(c, &f.OperatorKind)
 	wire.Uint8(c, &f.Result)
@@ -68,4 +89,7 @@ func (v *Verdict) code(c *wire.Coder) {
 	c.Uint64(&f.Have)
 	c.Uint64(&f.Want)
 	wire.Str(c, &f.Detail)
+	c.Uint64(&f.Run)
+	f.At.code(c)
+	c.Uint64(&f.Permission)
 }

@@ -39,6 +39,18 @@ type Heartbeat struct {
 	HighestGeneration fsm.Generation
 	// Progress tells how far dispatchers are: those that have moved since the last heartbeat, bounded in number.
 	Progress []Progress
+	// Crews tells, for each changefeed of which the set holds a dispatcher, how far the slowest of them has come.
+	Crews []Crew
+}
+
+// Crew is the part of a node's set that belongs to one changefeed.
+type Crew struct {
+	Changefeed fsm.ChangefeedID
+	// SetHash is the sum of fsm.PairHash over it.
+	SetHash uint64
+	// Minimum is the least position of its dispatchers, each with its last checkpoint as long as it is in the set. One
+	// that waits at an event counts as just before it until its written or passed has been acknowledged.
+	Minimum fsm.Position
 }
 
 // Progress is soft state: how far one dispatcher has come.
@@ -58,11 +70,15 @@ type Report struct {
 	Reports []fsm.PlacementReport
 }
 
-// Pair names a placement as a node sees it.
-type Pair struct {
-	Dispatcher fsm.DispatcherID
-	Epoch      fsm.Epoch
+// BarrierReport carries what the node says of events; each is repeated until it is answered. Seq numbers messages of a
+// session, so that an answer can name them.
+type BarrierReport struct {
+	Seq     uint64
+	Reports []fsm.BarrierReport
 }
+
+// Pair names a placement as a node sees it.
+type Pair = fsm.Pair
 
 // List is everything that the node holds, in any state; sent when asked.
 type List struct {
@@ -74,6 +90,7 @@ type FromNode struct {
 	Hello     *Hello
 	Heartbeat *Heartbeat
 	Report    *Report
+	Barrier   *BarrierReport
 	List      *List
 }
 
@@ -93,6 +110,8 @@ type Ack struct {
 type Orders struct {
 	Term, Index uint64
 	Orders      []fsm.Order
+	// Barriers are what the node has to do about events.
+	Barriers []fsm.BarrierOrder
 	// More says that further orders of this state follow in another message.
 	More bool
 }
@@ -109,6 +128,17 @@ type ReportedPair struct {
 	What fsm.ReportKind
 }
 
+// BarrierAnswer answers a BarrierReport: applied at Index, or known there to change nothing. Answers has one reason for
+// each pair of each report in order, or one for a report about all: see fsm.Verdict.
+type BarrierAnswer struct {
+	Term, Index uint64
+	Seq         uint64
+	Answers     []fsm.Reason
+}
+
+// AskBarriers asks for everything that the node has to say about an event, again: somebody is missing there.
+type AskBarriers struct{ Key fsm.BarrierKey }
+
 // AskList asks for a List: the set hashes have differed for a while.
 type AskList struct{}
 
@@ -122,11 +152,13 @@ type Close struct {
 
 // FromLeader is a message of the leader; exactly one field is set.
 type FromLeader struct {
-	Ack       *Ack
-	Orders    *Orders
-	ReportAck *ReportAck
-	AskList   *AskList
-	Close     *Close
+	Ack         *Ack
+	Orders      *Orders
+	ReportAck   *ReportAck
+	Barrier     *BarrierAnswer
+	AskBarriers *AskBarriers
+	AskList     *AskList
+	Close       *Close
 }
 
 // NodeStream is the node's end. Send may be called while Recv runs; neither concurrently with itself. Both fail for
