@@ -1,6 +1,9 @@
 package fsm
 
-import "iter"
+import (
+	"iter"
+	"strconv"
+)
 
 // The methods below read the state or a view of it. Sequences must be consumed before the state changes; those of a view
 // may be kept.
@@ -77,7 +80,11 @@ func (d *data) TableNamed(feed Changefeed, schema, name string) (Table, bool) {
 // target names a downstream table: two tables with one target write the same rows.
 func target(sink, schema, name string) string { return sink + "\x00" + schema + "\x00" + name }
 
+// targetOf is where a table's rows go. A trigger has none; its name is its own, so that it holds no other's range.
 func (d *data) targetOf(t Table) string {
+	if t.Trigger {
+		return target("", "", strconv.FormatInt(int64(t.ID), 10))
+	}
 	feed, _ := d.ChangefeedByID(t.Changefeed)
 	return target(feed.Sink, t.Schema, t.Name)
 }
