@@ -1,6 +1,9 @@
 package dispatcher
 
-import "github.com/weir-project/weir/fsm"
+import (
+	"github.com/weir-project/weir/dispatcher/schema"
+	"github.com/weir-project/weir/fsm"
+)
 
 // Value is one column value as the source gave it, without loss: numbers keep their decimal text.
 type Value struct {
@@ -49,6 +52,14 @@ type Column struct {
 // TableName is a table's name at the source or the sink.
 type TableName struct{ Schema, Name string }
 
+// Ref is the name as the state machine and schema changes have it; a table without schema is in public.
+func (t TableName) Ref() fsm.TableRef {
+	if t.Schema == "" {
+		return fsm.TableRef{Schema: "public", Name: t.Name}
+	}
+	return fsm.TableRef(t)
+}
+
 // String prints schema.name.
 func (t TableName) String() string {
 	if t.Schema == "" {
@@ -93,12 +104,31 @@ type Change struct {
 	Columns []Column
 }
 
-// Transaction is a source transaction, as far as one span sees it; Changes may be empty (progress only). Everything at
-// or before Position that belongs to the span is in this or an earlier Transaction.
+// Transaction is what one span sees of a source transaction, or of a part of it: its rows, or one schema change. A source
+// transaction without schema changes is one Transaction, and its Position has the transaction's ts.
+//
+// A source transaction with schema changes is cut behind each of them. Its parts are numbered downwards from the
+// transaction's ts, which the last part has, so that a schema change alone, or as the last thing, has the transaction's
+// own ts; every reader of the log numbers alike. Changes may be empty (progress only). Everything at or before Position
+// that belongs to the span is in this or an earlier Transaction.
 type Transaction struct {
-	// Position is what is downstream once the transaction has been written: its ts with stage rows.
+	// Position is what is downstream once the transaction has been written: its ts with stage rows, or with stage ddl if
+	// it is an event.
 	Position fsm.Position
 	// CommitTimeMS is the source's commit time in Unix milliseconds, 0 if the source does not tell; for lag figures only.
 	CommitTimeMS int64
 	Changes      []Change
+	// Event is set if this is a schema change; then there are no Changes. All rows before it came earlier, all after it
+	// come later.
+	Event *Event
+}
+
+// Event is a schema change. It is a function of the log alone: every reader that delivers it delivers the same.
+type Event struct {
+	// Statement is the event in words, as the source gave it.
+	Statement string
+	// Change is what it does; never [schema.KindNothing].
+	Change schema.Change
+	// Spec is what the state machine has to know of it.
+	Spec fsm.BarrierSpec
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 
+	"github.com/weir-project/weir/dispatcher/schema"
 	"github.com/weir-project/weir/fsm"
 )
 
@@ -25,6 +26,9 @@ type SinkSpec struct {
 	// Table is the downstream table, Span the key range that is claimed.
 	Table TableName
 	Span  fsm.Span
+	// Trigger: the writer claims a range that belongs to no table, one per changefeed; it writes events and progress, and
+	// no rows. Table and Span are not used then.
+	Trigger bool
 	// Session names the writing process for operators who read the fence rows: node name and incarnation.
 	Session string
 }
@@ -54,12 +58,21 @@ type Batch struct {
 	Resume fsm.Position
 }
 
-// DDL is a schema change at a position. Key is its record at the sink: a DDL whose record exists is not run again.
+// DDL is an event that a sink records, once: a schema change, or a sync point. A DDL whose record exists is not run
+// again.
 type DDL struct {
-	Key       DDLKey
+	// Key is its record at the sink. Its stage says whether it is a schema change or a sync point.
+	Key DDLKey
+	// Change is what a schema change does, Statement the words in which the source gave it. Not set in a sync point.
+	Change    schema.Change
 	Statement string
-	Tables    []TableName
+	// Tables are those of the change that the changefeed replicates, for sinks that have to look at each of them when an
+	// earlier attempt may have taken effect in part. A sink must not rely on them to find what the change does.
+	Tables []TableName
 }
+
+// ReasonDDLUnsupported is the reason of a schema change that cannot be replicated.
+const ReasonDDLUnsupported = "DDL_UNSUPPORTED"
 
 // DDLKey names a barrier event of a changefeed.
 type DDLKey struct {
@@ -84,7 +97,12 @@ type SpanWriter interface {
 	Claim(ctx context.Context, token Token, start fsm.Position, allow func() error) (fsm.Position, error)
 	// Write applies a batch and stores its resume position.
 	Write(ctx context.Context, batch Batch, allow func() error) error
-	// WriteDDL runs a statement once and leaves its record; done says that a record was there already.
+	// WriteDDL makes a schema change and leaves its record, or leaves the record of a sync point alone; done says that a
+	// record was there already, and nothing was done. What the same event did under an earlier run is found and
+	// completed, not repeated: a table that is there with that layout, a column of that type, a table that is gone or has
+	// its new name. Tables that are not replicas of this changefeed are left alone. A change that the sink cannot
+	// express is refused with a *StopError of reason ReasonDDLUnsupported that names the statement, the position, why,
+	// and what to do.
 	WriteDDL(ctx context.Context, ddl DDL, allow func() error) (done bool, err error)
 	// Delete removes the rows of the span and its resume position (clean-up after a table was dropped on purpose).
 	Delete(ctx context.Context, allow func() error) error

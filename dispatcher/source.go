@@ -10,10 +10,14 @@ import (
 type SourceSpec struct {
 	// URI names the source as the changefeed gives it, for example "wal2json:/var/log/shop.ndjson".
 	URI string
-	// Table is the table's name at the source, Span its key range.
+	// Table is the table's name at the source, Span its key range. Its reader delivers the rows of the span, and the
+	// schema changes that concern the table, under its old or its new name.
 	Table TableName
 	Span  fsm.Span
-	// Start is where to begin: the first transaction delivered is the first one after it.
+	// Trigger: deliver the schema changes of all tables, and no rows. Table and Span are not used then.
+	Trigger bool
+	// Start is where to begin: the first transaction delivered is the first one after it. Any position will do, also one
+	// between the rows and the schema change of one ts.
 	Start fsm.Position
 }
 
@@ -24,7 +28,7 @@ type Source interface {
 	Open(ctx context.Context, spec SourceSpec) (Reader, error)
 }
 
-// Reader delivers the transactions of one span in commit order. It is used by one goroutine at a time.
+// Reader delivers the transactions of one span in commit order, and its schema changes where they stand among them. It is used by one goroutine at a time.
 type Reader interface {
 	// Next returns the next transaction. It blocks until there is one, and returns a Transaction without changes now and
 	// then so that progress is seen over silent spans. When a source with an end has reached it, Next returns io.EOF
@@ -36,7 +40,7 @@ type Reader interface {
 }
 
 // StopError stops a dispatcher for a reason that retrying does not heal: a malformed line, a schema change that cannot
-// be expressed. It reaches users, so Reason is stable and Text says what, where, and what to do.
+// be expressed at the sink. It reaches users, so Reason is stable and Text says what, where, and what to do.
 type StopError struct {
 	Reason string
 	Text   string

@@ -1,86 +1,68 @@
 package wal2json
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/weir-project/weir/dispatcher"
+	"github.com/weir-project/weir/dispatcher/schema"
+	"github.com/weir-project/weir/fsm"
 )
 
 const ddlPrefix = "ddl"
 
-// ddlContent is the content of a message with prefix ddl. Content that is not such an object is taken as the statement.
-type ddlContent struct {
-	Tag    string `json:"tag"`
-	Object string `json:"object"`
-	SQL    string `json:"sql"`
+// change is a schema change as a line of the log tells it.
+type change struct {
+	what      schema.Change
+	statement string
+	// truncate: it comes from T lines, which the plug-in writes one by one for the tables of one statement.
+	truncate bool
 }
 
-func decodeDDL(content string) ddlContent {
-	var d ddlContent
-	if json.Unmarshal([]byte(content), &d) != nil || (d.SQL == "" && d.Object == "") {
-		return ddlContent{SQL: content}
+// schemaChange reads a line that is a schema change; nil for all others, and for one that needs nothing at a replica.
+func schemaChange(l *line) *change {
+	switch {
+	case l.Action == "T":
+		return &change{what: schema.Truncate(fsm.TableRef{Schema: l.Schema, Name: l.Table}), truncate: true}
+	case l.Action == "M" && l.Prefix == ddlPrefix:
+		message := schema.ParseMessage(l.Content)
+		what := message.Change()
+		if what.Kind == schema.KindNothing {
+			return nil
+		}
+		return &change{what: what, statement: message.Text()}
+	default:
+		return nil
 	}
-	return d
 }
 
-// concerns says whether the schema change may touch table: it names it as its object, or as a whole word of the
-// statement, with or without schema. It is meant to err on the side of stopping.
-func (d ddlContent) concerns(table dispatcher.TableName) bool {
-	object := strings.ReplaceAll(d.Object, `"`, "")
-	schema, name, dotted := strings.Cut(object, ".")
-	if !dotted {
-		schema, name = schemaOf(table), object
-	}
-	if strings.EqualFold(name, table.Name) && strings.EqualFold(schema, schemaOf(table)) {
+// absorb makes c stand for next, which follows it without a row between, if the two are one statement; it says whether
+// it did.
+func (c *change) absorb(next *change) bool {
+	if c.truncate && next.truncate {
+		c.what.Tables = append(c.what.Tables, next.what.Tables...)
 		return true
 	}
-	return hasWord(strings.ToLower(d.SQL), strings.ToLower(table.Name))
+	return !c.truncate && !next.truncate && c.what.Same(&next.what)
 }
 
-// hasWord says whether word stands in text with no letter, digit, underscore or dollar beside it.
-func hasWord(text, word string) bool {
-	if word == "" {
-		return false
-	}
-	for from := 0; ; {
-		at := strings.Index(text[from:], word)
-		if at < 0 {
-			return false
+// event is the change as readers deliver it.
+func (c *change) event() *dispatcher.Event {
+	statement := c.statement
+	if c.truncate {
+		names := make([]string, len(c.what.Tables))
+		for i, t := range c.what.Tables {
+			names[i] = t.String()
 		}
-		at += from
-		end := at + len(word)
-		if (at == 0 || !inWord(text[at-1])) && (end == len(text) || !inWord(text[end])) {
-			return true
-		}
-		from = at + 1
+		statement = "TRUNCATE " + strings.Join(names, ", ")
 	}
+	return &dispatcher.Event{Statement: statement, Change: c.what, Spec: c.what.Spec(statement)}
 }
 
-func inWord(b byte) bool {
-	return b == '_' || b == '$' || b >= 0x80 || (b >= '0' && b <= '9') || (b >= 'a' && b <= 'z') || (b >= 'A' && b <= 'Z')
-}
-
-// schemaChange is the problem that a line poses for table, if it is a schema change or truncate that concerns it.
-func schemaChange(l *line, table dispatcher.TableName, at uint64) (problem, bool) {
-	statement := ""
-	switch {
-	case l.Action == "T" && l.isOf(table):
-		statement = "TRUNCATE " + table.String()
-	case l.Action == "M" && l.Prefix == ddlPrefix:
-		d := decodeDDL(l.Content)
-		if !d.concerns(table) {
-			return problem{}, false
-		}
-		statement = d.SQL
-		if statement == "" {
-			statement = d.Tag + " " + d.Object
-		}
-	default:
-		return problem{}, false
-	}
-	return problem{ReasonDDL, fmt.Sprintf(
-		"at position %d stands a schema change of %s: %q; this release does not replicate schema changes: run it at the sink, then create a changefeed that starts after this position",
-		at, table, statement)}, true
+// outside is the problem of a schema change that belongs to no transaction: such a message is in the log at once,
+// whatever becomes of the change.
+func outside(c *change, after uint64) *problem {
+	return &problem{ReasonDDL, fmt.Sprintf(
+		"the schema change %q after position %d stands outside of transactions, so that nobody knows whether and when it took effect; let the event trigger emit transactional messages and take a new log",
+		clip(c.statement), after)}
 }

@@ -70,6 +70,10 @@ func ddl(n int, object, sql string) string {
 	return fmt.Sprintf(`{"action":"M","xid":%d,"transactional":true,"prefix":"ddl","content":%q}`, n, fmt.Sprintf(`{"tag":"X","object":%q,"sql":%q}`, object, sql))
 }
 
+func truncateLine(n int, table string) string {
+	return fmt.Sprintf(`{"action":"T","xid":%d,"schema":"public","table":%q}`, n, table)
+}
+
 // tx is a whole transaction.
 func tx(n int, lines ...string) string {
 	return text(append(append([]string{begin(n)}, lines...), commit(n))...)
@@ -131,6 +135,9 @@ func drain(t *testing.T, r dispatcher.Reader) ([]string, error) {
 
 func printTx(tx dispatcher.Transaction) string {
 	parts := []string{tx.Position.String()}
+	if tx.Event != nil {
+		parts = append(parts, tx.Event.Change.Kind.String(), tx.Event.Statement)
+	}
 	for _, c := range tx.Changes {
 		p := c.Op.String() + keycode.Describe(c.Key)
 		for _, col := range c.Columns {

@@ -1,5 +1,7 @@
 package wal2json
 
+import "github.com/weir-project/weir/dispatcher"
+
 // The reasons for which a dispatcher stops, as they stand in [dispatcher.StopError].
 const (
 	// ReasonInvalidSource: the URI cannot be used.
@@ -14,8 +16,8 @@ const (
 	ReasonBadKey = "BAD_KEY_VALUE"
 	// ReasonKeyChange: a key was changed by a line that does not carry the whole row.
 	ReasonKeyChange = "KEY_CHANGE_INCOMPLETE"
-	// ReasonDDL: the table's schema changes here, or it is truncated.
-	ReasonDDL = "DDL_UNSUPPORTED"
+	// ReasonDDL: schema changes stand in the log in a way that gives them no position.
+	ReasonDDL = dispatcher.ReasonDDLUnsupported
 	// ReasonUnknownTable: the log has no row of the table.
 	ReasonUnknownTable = "UNKNOWN_TABLE"
 	// ReasonTooFewKeys: a table cannot be split so often.

@@ -42,7 +42,10 @@ func (s *Source) Open(ctx context.Context, spec dispatcher.SourceSpec) (dispatch
 	if err != nil {
 		return nil, err
 	}
-	return &reader{spec: spec, log: g, poll: s.cfg.Poll, delivered: spec.Start, last: spec.Start}, nil
+	return &reader{
+		spec: spec, table: spec.Table.Ref(), log: g, poll: s.cfg.Poll, delivered: spec.Start, last: spec.Start,
+		known: columns{table: spec.Table.Ref()},
+	}, nil
 }
 
 const (
@@ -52,43 +55,46 @@ const (
 	linesPerLook = 256
 )
 
-// reader delivers one span; see [dispatcher.Reader].
+// reader delivers one span, or the events of all tables; see [dispatcher.Reader].
 type reader struct {
-	spec dispatcher.SourceSpec
-	log  *log
-	poll func() (<-chan time.Time, func())
+	spec  dispatcher.SourceSpec
+	table fsm.TableRef
+	log   *log
+	poll  func() (<-chan time.Time, func())
 
 	ticks    <-chan time.Time
 	stopPoll func()
 
-	changes   []dispatcher.Change // of the open transaction, those of the span
-	delivered fsm.Position        // of the last transaction that Next returned, or the start
-	last      fsm.Position        // of the newest complete transaction; delivered <= last
-	lastMS    int64               // commit time of last
-	silent    int                 // complete transactions since delivered
-	known     []string            // columns of a whole row, nil: not known
-	searched  bool                // the log before the first key change was searched for known
-	stopped   error               // why reading ended for good
+	parts     parts                    // of the open transaction
+	before    uint64                   // ts of the transaction before it, 0: not known
+	ready     []dispatcher.Transaction // read and not yet returned
+	delivered fsm.Position             // of the last transaction that Next returned, or the start
+	last      fsm.Position             // of the newest complete transaction
+	lastMS    int64                    // commit time of last
+	silent    int                      // complete transactions since delivered
+	known     columns                  // of a whole row
+	searched  bool                     // the log before the first key change was searched for known
+	stopped   error                    // why reading ended for good
 }
 
 // Next returns the next transaction; see [dispatcher.Reader].
 func (r *reader) Next(ctx context.Context) (dispatcher.Transaction, error) {
-	for n := 0; r.stopped == nil; n++ {
+	for n := 0; r.stopped == nil || len(r.ready) > 0; n++ {
 		if n%linesPerLook == 0 {
 			if err := ctx.Err(); err != nil {
 				return dispatcher.Transaction{}, err
 			}
 		}
-		tx, ready, err := r.step()
-		switch {
-		case ready:
-			return tx, nil
-		case err == nil:
+		if len(r.ready) > 0 {
+			return r.deliver(), nil
+		}
+		err := r.step()
+		if err == nil {
 			continue
 		}
-		if tx, ready := r.progress(); ready {
+		if r.tellProgress() {
 			r.keep(err)
-			return tx, nil
+			continue
 		}
 		if err := r.halt(ctx, err); err != nil {
 			return dispatcher.Transaction{}, err
@@ -97,161 +103,195 @@ func (r *reader) Next(ctx context.Context) (dispatcher.Transaction, error) {
 	return dispatcher.Transaction{}, r.stopped
 }
 
-// step reads one line; ready says that tx is to be delivered.
-func (r *reader) step() (tx dispatcher.Transaction, ready bool, err error) {
-	l, err := r.log.next()
-	if err != nil {
-		return dispatcher.Transaction{}, false, err
-	}
-	if r.passed(l) {
-		return dispatcher.Transaction{}, false, nil
-	}
-	if l.Action == "C" {
-		tx, ready = r.commit()
-		return tx, ready, nil
-	}
-	if p := r.take(l); p != nil {
-		return dispatcher.Transaction{}, false, r.log.stop(*p)
-	}
-	return dispatcher.Transaction{}, false, nil
+func (r *reader) deliver() dispatcher.Transaction {
+	tx := r.ready[0]
+	r.ready = r.ready[1:]
+	r.delivered, r.silent = tx.Position, 0
+	return tx
 }
 
-// passed says whether the line lies at or before the position where reading was to begin.
+// step reads one line.
+func (r *reader) step() error {
+	l, err := r.log.next()
+	if err != nil {
+		return err
+	}
+	switch {
+	case l.Action == "B":
+		r.parts = nil
+		return nil
+	case r.passed(l):
+		if l.Action == "C" {
+			r.before = r.log.open.ts
+		}
+		return nil
+	case l.Action == "C":
+		return r.commit()
+	}
+	if c := schemaChange(l); c != nil {
+		return r.takeChange(l, c)
+	}
+	return r.takeRow(l)
+}
+
+// passed says whether the line lies at or before the position where reading was to begin. Of a transaction in which that
+// position lies nothing has passed yet: which of its parts have is known at its end.
 func (r *reader) passed(l *line) bool {
 	if r.log.open != nil {
-		return !r.spec.Start.Less(r.log.open.position())
+		return !r.spec.Start.Less(eventAt(r.log.open.ts))
 	}
 	ts, err := parseLSN(l.LSN) // a message outside of any transaction
 	return err == nil && ts <= r.spec.Start.TS
 }
 
-// take collects what the line changes in the span.
-func (r *reader) take(l *line) *problem {
-	at := r.log.lastTS
-	if p, ok := schemaChange(l, r.spec.Table, at); ok {
-		return &p
-	}
-	if !l.isOf(r.spec.Table) {
+// inside says whether reading was to begin inside the open transaction, or may have been.
+func (r *reader) inside() bool {
+	return r.spec.Start != (fsm.Position{}) && r.log.open.ts-r.spec.Start.TS < maxParts
+}
+
+// takeChange takes a schema change.
+func (r *reader) takeChange(l *line, c *change) error {
+	wanted := r.spec.Trigger || c.what.Concerns(r.table)
+	if l.Action == "M" && !l.transactional() {
+		if wanted {
+			return r.log.stop(*outside(c, r.log.lastTS))
+		}
 		return nil
 	}
+	r.parts.add(c)
+	if c.what.Concerns(r.table) {
+		r.known.changed(&c.what, r.log.scan.start)
+		r.searched = false
+	}
+	return nil
+}
+
+// takeRow takes what a line changes in the span.
+func (r *reader) takeRow(l *line) error {
 	switch l.Action {
 	case "I", "U", "D":
 	default:
 		return nil
 	}
+	part := r.parts.current()
+	if r.spec.Trigger || !l.isOf(r.spec.Table) {
+		return nil
+	}
+	p := r.decode(l, part)
+	if p == nil {
+		return nil
+	}
+	stop := r.log.stop(*p)
+	if !r.inside() {
+		return stop
+	}
+	if part.stop == nil {
+		part.stop = stop
+	}
+	return nil
+}
+
+func (r *reader) decode(l *line, into *part) *problem {
 	decoded, p := decodeRow(l)
 	if p != nil {
 		return p
 	}
 	switch {
 	case l.Action == "I":
-		r.known = columnNames(decoded.columns)
-		r.upsert(decoded.now, decoded.columns)
+		r.known.inserted(decoded.columns)
+		r.upsert(into, decoded.now, decoded.columns)
 	case l.Action == "D":
-		r.remove(decoded.old)
+		r.remove(into, decoded.old)
 	case decoded.old.same(decoded.now):
-		r.upsert(decoded.now, decoded.upsertColumns())
+		r.upsert(into, decoded.now, decoded.upsertColumns())
 	default:
-		return r.changeKey(l, &decoded)
+		return r.changeKey(l, &decoded, into)
 	}
 	return nil
 }
 
-func (r *reader) upsert(k key, columns []dispatcher.Column) {
+func (r *reader) upsert(into *part, k key, columns []dispatcher.Column) {
 	if r.spec.Span.Contains(k.bytes) {
-		r.changes = append(r.changes, dispatcher.Change{
+		into.changes = append(into.changes, dispatcher.Change{
 			Op: dispatcher.OpUpsert, Table: r.spec.Table, Key: k.bytes, PK: k.columns, Columns: columns,
 		})
 	}
 }
 
-func (r *reader) remove(k key) {
+func (r *reader) remove(into *part, k key) {
 	if r.spec.Span.Contains(k.bytes) {
-		r.changes = append(r.changes, dispatcher.Change{Op: dispatcher.OpDelete, Table: r.spec.Table, Key: k.bytes, PK: k.columns})
+		into.changes = append(into.changes, dispatcher.Change{Op: dispatcher.OpDelete, Table: r.spec.Table, Key: k.bytes, PK: k.columns})
 	}
 }
 
 // changeKey delivers an update that changed the key as a delete and an upsert. Both spans judge whether the row is
 // whole, so that the one that loses the row does not delete what the other one cannot write.
-func (r *reader) changeKey(l *line, decoded *row) *problem {
+func (r *reader) changeKey(l *line, decoded *row, into *part) *problem {
 	if !r.spec.Span.Contains(decoded.old.bytes) && !r.spec.Span.Contains(decoded.now.bytes) {
 		return nil
 	}
-	if r.known == nil && !decoded.whole && !r.searched {
+	if r.known.known == nil && !decoded.whole && !r.searched {
 		r.searched = true
-		known, err := columnsBefore(r.log.loc, r.log.scan.start, r.spec.Table)
+		known, err := columnsBefore(r.log.loc, r.log.scan.start, r.table)
 		if err != nil {
 			return &problem{ReasonKeyChange, "an update changes the key, and the log before it cannot be read again: " + err.Error()}
 		}
-		r.known = known
+		r.known = columns{table: r.table, known: known}
 	}
-	columns, p := decoded.wholeRow(l, r.known)
+	columns, p := decoded.wholeRow(l, r.known.known)
 	if p != nil {
 		return p
 	}
-	r.remove(decoded.old)
-	r.upsert(decoded.now, columns)
+	r.remove(into, decoded.old)
+	r.upsert(into, decoded.now, columns)
 	return nil
 }
 
-func columnNames(cols []dispatcher.Column) []string {
-	names := make([]string, len(cols))
-	for i, c := range cols {
-		names[i] = c.Name
-	}
-	return names
-}
-
-// columnsBefore searches the first limit bytes of a log for the newest insert line of the table and returns its column
-// names, so that a reader that began in the middle judges a key change as one that read everything. nil: there is none.
-func columnsBefore(loc location, limit int64, table dispatcher.TableName) (known []string, err error) {
-	g, err := openLog(loc, fsm.Position{})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, g.close()) }()
-	for g.scan.end() < limit {
-		l, err := g.next()
-		if err != nil {
-			return nil, err
-		}
-		if _, changed := schemaChange(l, table, g.lastTS); changed {
-			known = nil
-		}
-		if l.Action != "I" || !l.isOf(table) {
-			continue
-		}
-		cols, err := decodeColumns(l.Columns)
-		if err != nil {
-			return nil, g.malformed(err.Error())
-		}
-		known = columnNames(cols)
-	}
-	return known, nil
-}
-
-// commit ends the open transaction.
-func (r *reader) commit() (dispatcher.Transaction, bool) {
+// commit ends the open transaction: its parts get their positions, and what of them is wanted and has not passed is to
+// be delivered.
+func (r *reader) commit() error {
 	open := r.log.open
-	r.last, r.lastMS = open.position(), open.commitTimeMS
-	if len(r.changes) == 0 {
-		if r.silent++; r.silent < progressEvery {
-			return dispatcher.Transaction{}, false
-		}
-		return r.progress()
+	if p := r.parts.check(open.ts, r.before); p != nil {
+		return r.log.stop(*p)
 	}
-	tx := dispatcher.Transaction{Position: r.last, CommitTimeMS: r.lastMS, Changes: r.changes}
-	r.changes, r.delivered, r.silent = nil, r.last, 0
-	return tx, true
+	for i := range r.parts {
+		if stop := r.parts[i].stop; stop != nil && r.spec.Start.Less(rowsAt(r.parts.ts(i, open.ts))) {
+			return stop
+		}
+	}
+	for i := range r.parts {
+		r.finish(&r.parts[i], r.parts.ts(i, open.ts))
+	}
+	r.last, r.lastMS, r.before, r.parts = open.position(), open.commitTimeMS, open.ts, nil
+	if len(r.ready) == 0 {
+		if r.silent++; r.silent >= progressEvery {
+			r.tellProgress()
+		}
+	}
+	return nil
 }
 
-// progress is a transaction without changes, if there is progress to tell.
-func (r *reader) progress() (dispatcher.Transaction, bool) {
-	if !r.delivered.Less(r.last) {
-		return dispatcher.Transaction{}, false
+// finish makes what is wanted of a part ready.
+func (r *reader) finish(p *part, ts uint64) {
+	ms := r.log.open.commitTimeMS
+	if at := rowsAt(ts); len(p.changes) > 0 && r.spec.Start.Less(at) {
+		r.ready = append(r.ready, dispatcher.Transaction{Position: at, CommitTimeMS: ms, Changes: p.changes})
 	}
-	r.delivered, r.silent = r.last, 0
-	return dispatcher.Transaction{Position: r.last, CommitTimeMS: r.lastMS}, true
+	if p.ddl == nil || !r.spec.Start.Less(eventAt(ts)) {
+		return
+	}
+	if r.spec.Trigger || p.ddl.what.Concerns(r.table) {
+		r.ready = append(r.ready, dispatcher.Transaction{Position: eventAt(ts), CommitTimeMS: ms, Event: p.ddl.event()})
+	}
+}
+
+// tellProgress makes a transaction without changes ready, if there is progress to tell.
+func (r *reader) tellProgress() bool {
+	if !r.delivered.Less(r.last) {
+		return false
+	}
+	r.ready = append(r.ready, dispatcher.Transaction{Position: r.last, CommitTimeMS: r.lastMS})
+	return true
 }
 
 // keep remembers a stop that was met while progress had to be told first.

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/weir-project/weir/dispatcher"
+	"github.com/weir-project/weir/dispatcher/schema"
 	"github.com/weir-project/weir/fsm"
 )
 
@@ -25,6 +26,9 @@ type TableSurvey struct {
 	Inserts, Updates, Deletes, Truncates int64
 	// First and Last are the positions of the first and last transaction that changes the table.
 	First, Last fsm.Position
+	// Created is the position of the schema change that made the table, or gave it its name, if that is the first thing
+	// that the log says of it: then a replica need not have it before. Zero: it was there when the log began.
+	Created fsm.Position
 }
 
 // Survey says what a log holds.
@@ -50,7 +54,9 @@ func (t *TableSurvey) Types() []string {
 func SurveyLog(ctx context.Context, uri string) (Survey, error) {
 	var s Survey
 	tables := make(map[dispatcher.TableName]*TableSurvey)
+	births := births{of: make(map[dispatcher.TableName]fsm.Position)}
 	err := eachLine(ctx, uri, func(g *log, l *line) error {
+		births.note(g, l, func(name dispatcher.TableName) bool { return tables[name] != nil })
 		if l.Action == "C" {
 			s.Transactions++
 			s.Last = g.lastGood
@@ -77,9 +83,51 @@ func SurveyLog(ctx context.Context, uri string) (Survey, error) {
 	for _, name := range slices.SortedFunc(maps.Keys(tables), func(a, b dispatcher.TableName) int {
 		return cmp.Or(cmp.Compare(a.Schema, b.Schema), cmp.Compare(a.Name, b.Name))
 	}) {
-		s.Tables = append(s.Tables, *tables[name])
+		t := tables[name]
+		t.Created = births.of[name]
+		s.Tables = append(s.Tables, *t)
 	}
 	return s, nil
+}
+
+// births finds the schema changes by which tables come.
+type births struct {
+	of    map[dispatcher.TableName]fsm.Position
+	parts parts // of the open transaction
+	born  map[dispatcher.TableName]int
+}
+
+// note looks at a line; seen says whether the log had a line of a table before.
+func (b *births) note(g *log, l *line, seen func(dispatcher.TableName) bool) {
+	switch l.Action {
+	case "B":
+		b.parts, b.born = nil, make(map[dispatcher.TableName]int)
+	case "I", "U", "D":
+		b.parts.current()
+	case "C":
+		for name, i := range b.born {
+			b.of[name] = eventAt(b.parts.ts(i, g.open.ts))
+		}
+	}
+	c := schemaChange(l)
+	if c == nil || g.open == nil || !l.transactional() {
+		return
+	}
+	b.parts.add(c)
+	var ref fsm.TableRef
+	switch c.what.Kind {
+	case schema.KindCreate:
+		ref = c.what.Tables[0]
+	case schema.KindRename:
+		ref = c.what.To
+	default:
+		return
+	}
+	name := dispatcher.TableName(ref)
+	_, known := b.of[name]
+	if _, open := b.born[name]; !known && !open && !seen(name) {
+		b.born[name] = len(b.parts) - 1
+	}
 }
 
 func (t *TableSurvey) count(l *line) {
