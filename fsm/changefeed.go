@@ -206,7 +206,7 @@ func (s *State) newRun(feed Changefeed, from Position, x entryContext) Changefee
 	return feed
 }
 
-func (m *UpdateChangefeed) apply(s *State, _ entryContext) Verdict {
+func (m *UpdateChangefeed) apply(s *State, x entryContext) Verdict {
 	feed, v := s.feedNamed(m.Name)
 	switch {
 	case !v.OK():
@@ -222,11 +222,35 @@ func (m *UpdateChangefeed) apply(s *State, _ entryContext) Verdict {
 	if m.Source != "" {
 		feed.Source = m.Source
 	}
-	if m.HasSyncPoints {
+	if m.HasSyncPoints && m.SyncPointEvery != feed.SyncPointEvery {
+		feed = s.endSyncPoints(feed, x)
 		feed.SyncPointEvery = m.SyncPointEvery
 	}
 	s.setChangefeed(feed)
 	return v
+}
+
+// endSyncPoints ends the open sync points of a changefeed whose distance changes: nobody will stand at their keys again,
+// so the chain of the trigger's events goes on from where the trigger itself stands.
+func (s *State) endSyncPoints(feed Changefeed, x entryContext) Changefeed {
+	var open []Barrier
+	for b := range s.Barriers(feed.ID) {
+		if b.Key.At.Stage == StageSyncPoint {
+			open = append(open, b)
+		}
+	}
+	for _, b := range open {
+		b.Notes = "the distance of sync points was changed"
+		result := b.Result
+		if result == 0 {
+			result = BarrierVoid
+		}
+		s.endBarrier(b, result, x)
+	}
+	if row, _ := s.Dispatcher(feed.Trigger); row.Position.Less(feed.Chain) {
+		feed.Chain = row.Position
+	}
+	return feed
 }
 
 // Removing a changefeed drops everything of it; it and its name go with the last removal.

@@ -78,8 +78,10 @@ func (s *State) admitMerge(m *AdmitOperator, x entryContext) Verdict {
 	if m.ExpectEpoch != 0 && m.ExpectEpoch != first.Epoch {
 		return refused(EpochMismatch, s.ownerFacts(first))
 	}
-	if v := s.checkFeedOf(first, ReqMerge); !v.OK() {
-		return v
+	for _, row := range rows {
+		if v := s.checkFeedOf(row, ReqMerge); !v.OK() {
+			return v
+		}
 	}
 	for _, row := range rows {
 		if v := s.admit(row, ReqMerge, admission{}, x); !v.OK() {
