@@ -33,6 +33,8 @@ const (
 	ChangefeedStatus_CHANGEFEED_STATUS_PAUSED ChangefeedStatus = 2
 	// It leaves with its last removal.
 	ChangefeedStatus_CHANGEFEED_STATUS_REMOVING ChangefeedStatus = 3
+	// As paused, because going on made no sense: its reason and detail say why.
+	ChangefeedStatus_CHANGEFEED_STATUS_FAILED ChangefeedStatus = 4
 )
 
 // Enum value maps for ChangefeedStatus.
@@ -42,12 +44,14 @@ var (
 		1: "CHANGEFEED_STATUS_RUNNING",
 		2: "CHANGEFEED_STATUS_PAUSED",
 		3: "CHANGEFEED_STATUS_REMOVING",
+		4: "CHANGEFEED_STATUS_FAILED",
 	}
 	ChangefeedStatus_value = map[string]int32{
 		"CHANGEFEED_STATUS_UNSPECIFIED": 0,
 		"CHANGEFEED_STATUS_RUNNING":     1,
 		"CHANGEFEED_STATUS_PAUSED":      2,
 		"CHANGEFEED_STATUS_REMOVING":    3,
+		"CHANGEFEED_STATUS_FAILED":      4,
 	}
 )
 
@@ -78,6 +82,105 @@ func (ChangefeedStatus) EnumDescriptor() ([]byte, []int) {
 	return file_weir_v1_changefeeds_proto_rawDescGZIP(), []int{0}
 }
 
+// WatermarkHold is what keeps a changefeed's watermark from going further, as far as the state knows. What runs is bound by
+// its node's reports, which are not in the state.
+type WatermarkHold struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The watermark cannot be further than this.
+	At *Position `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	// The dispatcher that does not run; 0: a barrier holds it.
+	Dispatcher  uint64 `protobuf:"varint,2,opt,name=dispatcher,proto3" json:"dispatcher,omitempty"`
+	Node        string `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`
+	Incarnation uint64 `protobuf:"varint,4,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	// The operator that the dispatcher is in; 0 for none.
+	Operator uint64 `protobuf:"varint,5,opt,name=operator,proto3" json:"operator,omitempty"`
+	// The open barrier that holds it, if one does.
+	Barrier *Position `protobuf:"bytes,6,opt,name=barrier,proto3" json:"barrier,omitempty"`
+	// As a sentence.
+	Text          string `protobuf:"bytes,7,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatermarkHold) Reset() {
+	*x = WatermarkHold{}
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatermarkHold) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatermarkHold) ProtoMessage() {}
+
+func (x *WatermarkHold) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatermarkHold.ProtoReflect.Descriptor instead.
+func (*WatermarkHold) Descriptor() ([]byte, []int) {
+	return file_weir_v1_changefeeds_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *WatermarkHold) GetAt() *Position {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *WatermarkHold) GetDispatcher() uint64 {
+	if x != nil {
+		return x.Dispatcher
+	}
+	return 0
+}
+
+func (x *WatermarkHold) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *WatermarkHold) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+func (x *WatermarkHold) GetOperator() uint64 {
+	if x != nil {
+		return x.Operator
+	}
+	return 0
+}
+
+func (x *WatermarkHold) GetBarrier() *Position {
+	if x != nil {
+		return x.Barrier
+	}
+	return nil
+}
+
+func (x *WatermarkHold) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 // Changefeed is a replication job.
 type Changefeed struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -99,17 +202,35 @@ type Changefeed struct {
 	CreatedAt uint64 `protobuf:"varint,10,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// Its tables, those still being dropped included; not set in lists.
 	Tables uint32 `protobuf:"varint,11,opt,name=tables,proto3" json:"tables,omitempty"`
-	// The dispatchers of its tables, those being removed included; not set in lists.
+	// The dispatchers of its tables, those being removed included, and its trigger; not set in lists.
 	Dispatchers uint64 `protobuf:"varint,12,opt,name=dispatchers,proto3" json:"dispatchers,omitempty"`
 	// Dispatchers that run nowhere right now; not set in lists.
-	Absent        uint64 `protobuf:"varint,13,opt,name=absent,proto3" json:"absent,omitempty"`
+	Absent uint64 `protobuf:"varint,13,opt,name=absent,proto3" json:"absent,omitempty"`
+	// Distance of sync points in units of ts; 0: none.
+	SyncPointEvery uint64 `protobuf:"varint,14,opt,name=sync_point_every,json=syncPointEvery,proto3" json:"sync_point_every,omitempty"`
+	// The dispatcher that reads the source's events; it has no rows and leaves last.
+	Trigger uint64 `protobuf:"varint,15,opt,name=trigger,proto3" json:"trigger,omitempty"`
+	// Everything up to it is downstream, and the log index of its last advance.
+	Watermark   *Position `protobuf:"bytes,16,opt,name=watermark,proto3" json:"watermark,omitempty"`
+	WatermarkAt uint64    `protobuf:"varint,17,opt,name=watermark_at,json=watermarkAt,proto3" json:"watermark_at,omitempty"`
+	// The log entry that caused the status, and who asked.
+	StatusAt uint64 `protobuf:"varint,18,opt,name=status_at,json=statusAt,proto3" json:"status_at,omitempty"`
+	StatusBy string `protobuf:"bytes,19,opt,name=status_by,json=statusBy,proto3" json:"status_by,omitempty"`
+	// Why it failed: stable reason code, sentence, and the dispatcher that told.
+	Reason   string `protobuf:"bytes,20,opt,name=reason,proto3" json:"reason,omitempty"`
+	Detail   string `protobuf:"bytes,21,opt,name=detail,proto3" json:"detail,omitempty"`
+	FailedBy uint64 `protobuf:"varint,22,opt,name=failed_by,json=failedBy,proto3" json:"failed_by,omitempty"`
+	// What holds the watermark; not set in lists, nor when nothing in the state does.
+	Hold *WatermarkHold `protobuf:"bytes,23,opt,name=hold,proto3" json:"hold,omitempty"`
+	// Its open barriers; not set in lists.
+	Barriers      uint32 `protobuf:"varint,24,opt,name=barriers,proto3" json:"barriers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Changefeed) Reset() {
 	*x = Changefeed{}
-	mi := &file_weir_v1_changefeeds_proto_msgTypes[0]
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -121,7 +242,7 @@ func (x *Changefeed) String() string {
 func (*Changefeed) ProtoMessage() {}
 
 func (x *Changefeed) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_changefeeds_proto_msgTypes[0]
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -134,7 +255,7 @@ func (x *Changefeed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changefeed.ProtoReflect.Descriptor instead.
 func (*Changefeed) Descriptor() ([]byte, []int) {
-	return file_weir_v1_changefeeds_proto_rawDescGZIP(), []int{0}
+	return file_weir_v1_changefeeds_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *Changefeed) GetId() uint64 {
@@ -228,6 +349,83 @@ func (x *Changefeed) GetAbsent() uint64 {
 	return 0
 }
 
+func (x *Changefeed) GetSyncPointEvery() uint64 {
+	if x != nil {
+		return x.SyncPointEvery
+	}
+	return 0
+}
+
+func (x *Changefeed) GetTrigger() uint64 {
+	if x != nil {
+		return x.Trigger
+	}
+	return 0
+}
+
+func (x *Changefeed) GetWatermark() *Position {
+	if x != nil {
+		return x.Watermark
+	}
+	return nil
+}
+
+func (x *Changefeed) GetWatermarkAt() uint64 {
+	if x != nil {
+		return x.WatermarkAt
+	}
+	return 0
+}
+
+func (x *Changefeed) GetStatusAt() uint64 {
+	if x != nil {
+		return x.StatusAt
+	}
+	return 0
+}
+
+func (x *Changefeed) GetStatusBy() string {
+	if x != nil {
+		return x.StatusBy
+	}
+	return ""
+}
+
+func (x *Changefeed) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Changefeed) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *Changefeed) GetFailedBy() uint64 {
+	if x != nil {
+		return x.FailedBy
+	}
+	return 0
+}
+
+func (x *Changefeed) GetHold() *WatermarkHold {
+	if x != nil {
+		return x.Hold
+	}
+	return nil
+}
+
+func (x *Changefeed) GetBarriers() uint32 {
+	if x != nil {
+		return x.Barriers
+	}
+	return 0
+}
+
 // CreateChangefeedRequest asks for a new changefeed.
 type CreateChangefeedRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -240,16 +438,19 @@ type CreateChangefeedRequest struct {
 	// The sink checks fencing tokens.
 	SinkFenced bool `protobuf:"varint,5,opt,name=sink_fenced,json=sinkFenced,proto3" json:"sink_fenced,omitempty"`
 	// The longest that one write at an unfenced sink may take.
-	SinkMaxWriteMs uint32       `protobuf:"varint,6,opt,name=sink_max_write_ms,json=sinkMaxWriteMs,proto3" json:"sink_max_write_ms,omitempty"`
-	Start          *Position    `protobuf:"bytes,7,opt,name=start,proto3" json:"start,omitempty"`
-	Tables         []*TableSpec `protobuf:"bytes,8,rep,name=tables,proto3" json:"tables,omitempty"`
+	SinkMaxWriteMs uint32    `protobuf:"varint,6,opt,name=sink_max_write_ms,json=sinkMaxWriteMs,proto3" json:"sink_max_write_ms,omitempty"`
+	Start          *Position `protobuf:"bytes,7,opt,name=start,proto3" json:"start,omitempty"`
+	// May be empty: tables come with AddTables or with the source's events.
+	Tables []*TableSpec `protobuf:"bytes,8,rep,name=tables,proto3" json:"tables,omitempty"`
+	// Distance of sync points in units of ts: one at each multiple above the start. 0: none.
+	SyncPointEvery uint64 `protobuf:"varint,9,opt,name=sync_point_every,json=syncPointEvery,proto3" json:"sync_point_every,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *CreateChangefeedRequest) Reset() {
 	*x = CreateChangefeedRequest{}
-	mi := &file_weir_v1_changefeeds_proto_msgTypes[1]
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -261,7 +462,7 @@ func (x *CreateChangefeedRequest) String() string {
 func (*CreateChangefeedRequest) ProtoMessage() {}
 
 func (x *CreateChangefeedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_changefeeds_proto_msgTypes[1]
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -274,7 +475,7 @@ func (x *CreateChangefeedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateChangefeedRequest.ProtoReflect.Descriptor instead.
 func (*CreateChangefeedRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_changefeeds_proto_rawDescGZIP(), []int{1}
+	return file_weir_v1_changefeeds_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *CreateChangefeedRequest) GetHeader() *RequestHeader {
@@ -333,6 +534,13 @@ func (x *CreateChangefeedRequest) GetTables() []*TableSpec {
 	return nil
 }
 
+func (x *CreateChangefeedRequest) GetSyncPointEvery() uint64 {
+	if x != nil {
+		return x.SyncPointEvery
+	}
+	return 0
+}
+
 // CreateChangefeedResponse tells the id of the changefeed that was made.
 type CreateChangefeedResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -344,7 +552,7 @@ type CreateChangefeedResponse struct {
 
 func (x *CreateChangefeedResponse) Reset() {
 	*x = CreateChangefeedResponse{}
-	mi := &file_weir_v1_changefeeds_proto_msgTypes[2]
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -356,7 +564,7 @@ func (x *CreateChangefeedResponse) String() string {
 func (*CreateChangefeedResponse) ProtoMessage() {}
 
 func (x *CreateChangefeedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_changefeeds_proto_msgTypes[2]
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -369,7 +577,7 @@ func (x *CreateChangefeedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateChangefeedResponse.ProtoReflect.Descriptor instead.
 func (*CreateChangefeedResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_changefeeds_proto_rawDescGZIP(), []int{2}
+	return file_weir_v1_changefeeds_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *CreateChangefeedResponse) GetHeader() *ResponseHeader {
@@ -400,7 +608,7 @@ type ListChangefeedsRequest struct {
 
 func (x *ListChangefeedsRequest) Reset() {
 	*x = ListChangefeedsRequest{}
-	mi := &file_weir_v1_changefeeds_proto_msgTypes[3]
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -412,7 +620,7 @@ func (x *ListChangefeedsRequest) String() string {
 func (*ListChangefeedsRequest) ProtoMessage() {}
 
 func (x *ListChangefeedsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_changefeeds_proto_msgTypes[3]
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -425,7 +633,7 @@ func (x *ListChangefeedsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListChangefeedsRequest.ProtoReflect.Descriptor instead.
 func (*ListChangefeedsRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_changefeeds_proto_rawDescGZIP(), []int{3}
+	return file_weir_v1_changefeeds_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListChangefeedsRequest) GetRead() *ReadOptions {
@@ -462,7 +670,7 @@ type ListChangefeedsResponse struct {
 
 func (x *ListChangefeedsResponse) Reset() {
 	*x = ListChangefeedsResponse{}
-	mi := &file_weir_v1_changefeeds_proto_msgTypes[4]
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -474,7 +682,7 @@ func (x *ListChangefeedsResponse) String() string {
 func (*ListChangefeedsResponse) ProtoMessage() {}
 
 func (x *ListChangefeedsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_changefeeds_proto_msgTypes[4]
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -487,7 +695,7 @@ func (x *ListChangefeedsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListChangefeedsResponse.ProtoReflect.Descriptor instead.
 func (*ListChangefeedsResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_changefeeds_proto_rawDescGZIP(), []int{4}
+	return file_weir_v1_changefeeds_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListChangefeedsResponse) GetHeader() *ResponseHeader {
@@ -522,7 +730,7 @@ type GetChangefeedRequest struct {
 
 func (x *GetChangefeedRequest) Reset() {
 	*x = GetChangefeedRequest{}
-	mi := &file_weir_v1_changefeeds_proto_msgTypes[5]
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -534,7 +742,7 @@ func (x *GetChangefeedRequest) String() string {
 func (*GetChangefeedRequest) ProtoMessage() {}
 
 func (x *GetChangefeedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_changefeeds_proto_msgTypes[5]
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -547,7 +755,7 @@ func (x *GetChangefeedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetChangefeedRequest.ProtoReflect.Descriptor instead.
 func (*GetChangefeedRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_changefeeds_proto_rawDescGZIP(), []int{5}
+	return file_weir_v1_changefeeds_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetChangefeedRequest) GetRead() *ReadOptions {
@@ -575,7 +783,7 @@ type GetChangefeedResponse struct {
 
 func (x *GetChangefeedResponse) Reset() {
 	*x = GetChangefeedResponse{}
-	mi := &file_weir_v1_changefeeds_proto_msgTypes[6]
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -587,7 +795,7 @@ func (x *GetChangefeedResponse) String() string {
 func (*GetChangefeedResponse) ProtoMessage() {}
 
 func (x *GetChangefeedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_changefeeds_proto_msgTypes[6]
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -600,7 +808,7 @@ func (x *GetChangefeedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetChangefeedResponse.ProtoReflect.Descriptor instead.
 func (*GetChangefeedResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_changefeeds_proto_rawDescGZIP(), []int{6}
+	return file_weir_v1_changefeeds_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GetChangefeedResponse) GetHeader() *ResponseHeader {
@@ -628,7 +836,7 @@ type PauseChangefeedRequest struct {
 
 func (x *PauseChangefeedRequest) Reset() {
 	*x = PauseChangefeedRequest{}
-	mi := &file_weir_v1_changefeeds_proto_msgTypes[7]
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -640,7 +848,7 @@ func (x *PauseChangefeedRequest) String() string {
 func (*PauseChangefeedRequest) ProtoMessage() {}
 
 func (x *PauseChangefeedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_changefeeds_proto_msgTypes[7]
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -653,7 +861,7 @@ func (x *PauseChangefeedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseChangefeedRequest.ProtoReflect.Descriptor instead.
 func (*PauseChangefeedRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_changefeeds_proto_rawDescGZIP(), []int{7}
+	return file_weir_v1_changefeeds_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PauseChangefeedRequest) GetHeader() *RequestHeader {
@@ -672,15 +880,17 @@ func (x *PauseChangefeedRequest) GetName() string {
 
 // PauseChangefeedResponse says that the changefeed is paused; its dispatchers stop as Stop operators end.
 type PauseChangefeedResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Header        *ResponseHeader        `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Header *ResponseHeader        `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	// How many dispatchers are being stopped.
+	Stopping      uint64 `protobuf:"varint,2,opt,name=stopping,proto3" json:"stopping,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PauseChangefeedResponse) Reset() {
 	*x = PauseChangefeedResponse{}
-	mi := &file_weir_v1_changefeeds_proto_msgTypes[8]
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -692,7 +902,7 @@ func (x *PauseChangefeedResponse) String() string {
 func (*PauseChangefeedResponse) ProtoMessage() {}
 
 func (x *PauseChangefeedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_changefeeds_proto_msgTypes[8]
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -705,7 +915,7 @@ func (x *PauseChangefeedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseChangefeedResponse.ProtoReflect.Descriptor instead.
 func (*PauseChangefeedResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_changefeeds_proto_rawDescGZIP(), []int{8}
+	return file_weir_v1_changefeeds_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *PauseChangefeedResponse) GetHeader() *ResponseHeader {
@@ -715,18 +925,145 @@ func (x *PauseChangefeedResponse) GetHeader() *ResponseHeader {
 	return nil
 }
 
+func (x *PauseChangefeedResponse) GetStopping() uint64 {
+	if x != nil {
+		return x.Stopping
+	}
+	return 0
+}
+
+// UpdateChangefeedRequest names a changefeed and what shall change.
+type UpdateChangefeedRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Header *RequestHeader         `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	Name   string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// URI of the source; empty: as it is.
+	Source string `protobuf:"bytes,3,opt,name=source,proto3" json:"source,omitempty"`
+	// Distance of sync points in units of ts, 0 for none; not set: as it is.
+	SyncPointEvery *uint64 `protobuf:"varint,4,opt,name=sync_point_every,json=syncPointEvery,proto3,oneof" json:"sync_point_every,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *UpdateChangefeedRequest) Reset() {
+	*x = UpdateChangefeedRequest{}
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateChangefeedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateChangefeedRequest) ProtoMessage() {}
+
+func (x *UpdateChangefeedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateChangefeedRequest.ProtoReflect.Descriptor instead.
+func (*UpdateChangefeedRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_changefeeds_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *UpdateChangefeedRequest) GetHeader() *RequestHeader {
+	if x != nil {
+		return x.Header
+	}
+	return nil
+}
+
+func (x *UpdateChangefeedRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *UpdateChangefeedRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *UpdateChangefeedRequest) GetSyncPointEvery() uint64 {
+	if x != nil && x.SyncPointEvery != nil {
+		return *x.SyncPointEvery
+	}
+	return 0
+}
+
+// UpdateChangefeedResponse says that the settings are changed; they count from the next resume.
+type UpdateChangefeedResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Header        *ResponseHeader        `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpdateChangefeedResponse) Reset() {
+	*x = UpdateChangefeedResponse{}
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpdateChangefeedResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpdateChangefeedResponse) ProtoMessage() {}
+
+func (x *UpdateChangefeedResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpdateChangefeedResponse.ProtoReflect.Descriptor instead.
+func (*UpdateChangefeedResponse) Descriptor() ([]byte, []int) {
+	return file_weir_v1_changefeeds_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *UpdateChangefeedResponse) GetHeader() *ResponseHeader {
+	if x != nil {
+		return x.Header
+	}
+	return nil
+}
+
 // ResumeChangefeedRequest names a changefeed.
 type ResumeChangefeedRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Header        *RequestHeader         `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Header *RequestHeader         `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	Name   string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Go on from here, at or below the watermark; not set: from where every dispatcher stands.
+	From *Position `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
+	// Allow a start below the watermark: everything after it is written again, in a new run.
+	Force         bool `protobuf:"varint,4,opt,name=force,proto3" json:"force,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ResumeChangefeedRequest) Reset() {
 	*x = ResumeChangefeedRequest{}
-	mi := &file_weir_v1_changefeeds_proto_msgTypes[9]
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -738,7 +1075,7 @@ func (x *ResumeChangefeedRequest) String() string {
 func (*ResumeChangefeedRequest) ProtoMessage() {}
 
 func (x *ResumeChangefeedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_changefeeds_proto_msgTypes[9]
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -751,7 +1088,7 @@ func (x *ResumeChangefeedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeChangefeedRequest.ProtoReflect.Descriptor instead.
 func (*ResumeChangefeedRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_changefeeds_proto_rawDescGZIP(), []int{9}
+	return file_weir_v1_changefeeds_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ResumeChangefeedRequest) GetHeader() *RequestHeader {
@@ -768,17 +1105,33 @@ func (x *ResumeChangefeedRequest) GetName() string {
 	return ""
 }
 
+func (x *ResumeChangefeedRequest) GetFrom() *Position {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *ResumeChangefeedRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
 // ResumeChangefeedResponse says that the changefeed runs again.
 type ResumeChangefeedResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Header        *ResponseHeader        `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Header *ResponseHeader        `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	// The run that goes on or begins.
+	Run           uint64 `protobuf:"varint,2,opt,name=run,proto3" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ResumeChangefeedResponse) Reset() {
 	*x = ResumeChangefeedResponse{}
-	mi := &file_weir_v1_changefeeds_proto_msgTypes[10]
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -790,7 +1143,7 @@ func (x *ResumeChangefeedResponse) String() string {
 func (*ResumeChangefeedResponse) ProtoMessage() {}
 
 func (x *ResumeChangefeedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_changefeeds_proto_msgTypes[10]
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -803,7 +1156,7 @@ func (x *ResumeChangefeedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeChangefeedResponse.ProtoReflect.Descriptor instead.
 func (*ResumeChangefeedResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_changefeeds_proto_rawDescGZIP(), []int{10}
+	return file_weir_v1_changefeeds_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ResumeChangefeedResponse) GetHeader() *ResponseHeader {
@@ -811,6 +1164,13 @@ func (x *ResumeChangefeedResponse) GetHeader() *ResponseHeader {
 		return x.Header
 	}
 	return nil
+}
+
+func (x *ResumeChangefeedResponse) GetRun() uint64 {
+	if x != nil {
+		return x.Run
+	}
+	return 0
 }
 
 // RemoveChangefeedRequest names a changefeed.
@@ -824,7 +1184,7 @@ type RemoveChangefeedRequest struct {
 
 func (x *RemoveChangefeedRequest) Reset() {
 	*x = RemoveChangefeedRequest{}
-	mi := &file_weir_v1_changefeeds_proto_msgTypes[11]
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -836,7 +1196,7 @@ func (x *RemoveChangefeedRequest) String() string {
 func (*RemoveChangefeedRequest) ProtoMessage() {}
 
 func (x *RemoveChangefeedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_changefeeds_proto_msgTypes[11]
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -849,7 +1209,7 @@ func (x *RemoveChangefeedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveChangefeedRequest.ProtoReflect.Descriptor instead.
 func (*RemoveChangefeedRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_changefeeds_proto_rawDescGZIP(), []int{11}
+	return file_weir_v1_changefeeds_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RemoveChangefeedRequest) GetHeader() *RequestHeader {
@@ -876,7 +1236,7 @@ type RemoveChangefeedResponse struct {
 
 func (x *RemoveChangefeedResponse) Reset() {
 	*x = RemoveChangefeedResponse{}
-	mi := &file_weir_v1_changefeeds_proto_msgTypes[12]
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -888,7 +1248,7 @@ func (x *RemoveChangefeedResponse) String() string {
 func (*RemoveChangefeedResponse) ProtoMessage() {}
 
 func (x *RemoveChangefeedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_changefeeds_proto_msgTypes[12]
+	mi := &file_weir_v1_changefeeds_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -901,7 +1261,7 @@ func (x *RemoveChangefeedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveChangefeedResponse.ProtoReflect.Descriptor instead.
 func (*RemoveChangefeedResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_changefeeds_proto_rawDescGZIP(), []int{12}
+	return file_weir_v1_changefeeds_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RemoveChangefeedResponse) GetHeader() *ResponseHeader {
@@ -915,7 +1275,17 @@ var File_weir_v1_changefeeds_proto protoreflect.FileDescriptor
 
 const file_weir_v1_changefeeds_proto_rawDesc = "" +
 	"\n" +
-	"\x19weir/v1/changefeeds.proto\x12\aweir.v1\x1a\x14weir/v1/common.proto\x1a\x14weir/v1/tables.proto\"\x87\x03\n" +
+	"\x19weir/v1/changefeeds.proto\x12\aweir.v1\x1a\x14weir/v1/common.proto\x1a\x14weir/v1/tables.proto\"\xe5\x01\n" +
+	"\rWatermarkHold\x12!\n" +
+	"\x02at\x18\x01 \x01(\v2\x11.weir.v1.PositionR\x02at\x12\x1e\n" +
+	"\n" +
+	"dispatcher\x18\x02 \x01(\x04R\n" +
+	"dispatcher\x12\x12\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\x12 \n" +
+	"\vincarnation\x18\x04 \x01(\x04R\vincarnation\x12\x1a\n" +
+	"\boperator\x18\x05 \x01(\x04R\boperator\x12+\n" +
+	"\abarrier\x18\x06 \x01(\v2\x11.weir.v1.PositionR\abarrier\x12\x12\n" +
+	"\x04text\x18\a \x01(\tR\x04text\"\xee\x05\n" +
 	"\n" +
 	"Changefeed\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
@@ -933,7 +1303,18 @@ const file_weir_v1_changefeeds_proto_rawDesc = "" +
 	" \x01(\x04R\tcreatedAt\x12\x16\n" +
 	"\x06tables\x18\v \x01(\rR\x06tables\x12 \n" +
 	"\vdispatchers\x18\f \x01(\x04R\vdispatchers\x12\x16\n" +
-	"\x06absent\x18\r \x01(\x04R\x06absent\"\xaa\x02\n" +
+	"\x06absent\x18\r \x01(\x04R\x06absent\x12(\n" +
+	"\x10sync_point_every\x18\x0e \x01(\x04R\x0esyncPointEvery\x12\x18\n" +
+	"\atrigger\x18\x0f \x01(\x04R\atrigger\x12/\n" +
+	"\twatermark\x18\x10 \x01(\v2\x11.weir.v1.PositionR\twatermark\x12!\n" +
+	"\fwatermark_at\x18\x11 \x01(\x04R\vwatermarkAt\x12\x1b\n" +
+	"\tstatus_at\x18\x12 \x01(\x04R\bstatusAt\x12\x1b\n" +
+	"\tstatus_by\x18\x13 \x01(\tR\bstatusBy\x12\x16\n" +
+	"\x06reason\x18\x14 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06detail\x18\x15 \x01(\tR\x06detail\x12\x1b\n" +
+	"\tfailed_by\x18\x16 \x01(\x04R\bfailedBy\x12*\n" +
+	"\x04hold\x18\x17 \x01(\v2\x16.weir.v1.WatermarkHoldR\x04hold\x12\x1a\n" +
+	"\bbarriers\x18\x18 \x01(\rR\bbarriers\"\xd4\x02\n" +
 	"\x17CreateChangefeedRequest\x12.\n" +
 	"\x06header\x18\x01 \x01(\v2\x16.weir.v1.RequestHeaderR\x06header\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
@@ -943,7 +1324,8 @@ const file_weir_v1_changefeeds_proto_rawDesc = "" +
 	"sinkFenced\x12)\n" +
 	"\x11sink_max_write_ms\x18\x06 \x01(\rR\x0esinkMaxWriteMs\x12'\n" +
 	"\x05start\x18\a \x01(\v2\x11.weir.v1.PositionR\x05start\x12*\n" +
-	"\x06tables\x18\b \x03(\v2\x12.weir.v1.TableSpecR\x06tables\"p\n" +
+	"\x06tables\x18\b \x03(\v2\x12.weir.v1.TableSpecR\x06tables\x12(\n" +
+	"\x10sync_point_every\x18\t \x01(\x04R\x0esyncPointEvery\"p\n" +
 	"\x18CreateChangefeedResponse\x12/\n" +
 	"\x06header\x18\x01 \x01(\v2\x17.weir.v1.ResponseHeaderR\x06header\x12#\n" +
 	"\rchangefeed_id\x18\x02 \x01(\x04R\fchangefeedId\"~\n" +
@@ -966,29 +1348,43 @@ const file_weir_v1_changefeeds_proto_rawDesc = "" +
 	"changefeed\"\\\n" +
 	"\x16PauseChangefeedRequest\x12.\n" +
 	"\x06header\x18\x01 \x01(\v2\x16.weir.v1.RequestHeaderR\x06header\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"J\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"f\n" +
 	"\x17PauseChangefeedResponse\x12/\n" +
-	"\x06header\x18\x01 \x01(\v2\x17.weir.v1.ResponseHeaderR\x06header\"]\n" +
+	"\x06header\x18\x01 \x01(\v2\x17.weir.v1.ResponseHeaderR\x06header\x12\x1a\n" +
+	"\bstopping\x18\x02 \x01(\x04R\bstopping\"\xb9\x01\n" +
+	"\x17UpdateChangefeedRequest\x12.\n" +
+	"\x06header\x18\x01 \x01(\v2\x16.weir.v1.RequestHeaderR\x06header\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
+	"\x06source\x18\x03 \x01(\tR\x06source\x12-\n" +
+	"\x10sync_point_every\x18\x04 \x01(\x04H\x00R\x0esyncPointEvery\x88\x01\x01B\x13\n" +
+	"\x11_sync_point_every\"K\n" +
+	"\x18UpdateChangefeedResponse\x12/\n" +
+	"\x06header\x18\x01 \x01(\v2\x17.weir.v1.ResponseHeaderR\x06header\"\x9a\x01\n" +
 	"\x17ResumeChangefeedRequest\x12.\n" +
 	"\x06header\x18\x01 \x01(\v2\x16.weir.v1.RequestHeaderR\x06header\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"K\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12%\n" +
+	"\x04from\x18\x03 \x01(\v2\x11.weir.v1.PositionR\x04from\x12\x14\n" +
+	"\x05force\x18\x04 \x01(\bR\x05force\"]\n" +
 	"\x18ResumeChangefeedResponse\x12/\n" +
-	"\x06header\x18\x01 \x01(\v2\x17.weir.v1.ResponseHeaderR\x06header\"]\n" +
+	"\x06header\x18\x01 \x01(\v2\x17.weir.v1.ResponseHeaderR\x06header\x12\x10\n" +
+	"\x03run\x18\x02 \x01(\x04R\x03run\"]\n" +
 	"\x17RemoveChangefeedRequest\x12.\n" +
 	"\x06header\x18\x01 \x01(\v2\x16.weir.v1.RequestHeaderR\x06header\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"K\n" +
 	"\x18RemoveChangefeedResponse\x12/\n" +
-	"\x06header\x18\x01 \x01(\v2\x17.weir.v1.ResponseHeaderR\x06header*\x92\x01\n" +
+	"\x06header\x18\x01 \x01(\v2\x17.weir.v1.ResponseHeaderR\x06header*\xb0\x01\n" +
 	"\x10ChangefeedStatus\x12!\n" +
 	"\x1dCHANGEFEED_STATUS_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19CHANGEFEED_STATUS_RUNNING\x10\x01\x12\x1c\n" +
 	"\x18CHANGEFEED_STATUS_PAUSED\x10\x02\x12\x1e\n" +
-	"\x1aCHANGEFEED_STATUS_REMOVING\x10\x032\x94\x04\n" +
+	"\x1aCHANGEFEED_STATUS_REMOVING\x10\x03\x12\x1c\n" +
+	"\x18CHANGEFEED_STATUS_FAILED\x10\x042\xed\x04\n" +
 	"\vChangefeeds\x12W\n" +
 	"\x10CreateChangefeed\x12 .weir.v1.CreateChangefeedRequest\x1a!.weir.v1.CreateChangefeedResponse\x12T\n" +
 	"\x0fListChangefeeds\x12\x1f.weir.v1.ListChangefeedsRequest\x1a .weir.v1.ListChangefeedsResponse\x12N\n" +
 	"\rGetChangefeed\x12\x1d.weir.v1.GetChangefeedRequest\x1a\x1e.weir.v1.GetChangefeedResponse\x12T\n" +
 	"\x0fPauseChangefeed\x12\x1f.weir.v1.PauseChangefeedRequest\x1a .weir.v1.PauseChangefeedResponse\x12W\n" +
+	"\x10UpdateChangefeed\x12 .weir.v1.UpdateChangefeedRequest\x1a!.weir.v1.UpdateChangefeedResponse\x12W\n" +
 	"\x10ResumeChangefeed\x12 .weir.v1.ResumeChangefeedRequest\x1a!.weir.v1.ResumeChangefeedResponse\x12W\n" +
 	"\x10RemoveChangefeed\x12 .weir.v1.RemoveChangefeedRequest\x1a!.weir.v1.RemoveChangefeedResponseB0Z.github.com/weir-project/weir/api/weirv1;weirv1b\x06proto3"
 
@@ -1005,64 +1401,76 @@ func file_weir_v1_changefeeds_proto_rawDescGZIP() []byte {
 }
 
 var file_weir_v1_changefeeds_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_weir_v1_changefeeds_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_weir_v1_changefeeds_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_weir_v1_changefeeds_proto_goTypes = []any{
 	(ChangefeedStatus)(0),            // 0: weir.v1.ChangefeedStatus
-	(*Changefeed)(nil),               // 1: weir.v1.Changefeed
-	(*CreateChangefeedRequest)(nil),  // 2: weir.v1.CreateChangefeedRequest
-	(*CreateChangefeedResponse)(nil), // 3: weir.v1.CreateChangefeedResponse
-	(*ListChangefeedsRequest)(nil),   // 4: weir.v1.ListChangefeedsRequest
-	(*ListChangefeedsResponse)(nil),  // 5: weir.v1.ListChangefeedsResponse
-	(*GetChangefeedRequest)(nil),     // 6: weir.v1.GetChangefeedRequest
-	(*GetChangefeedResponse)(nil),    // 7: weir.v1.GetChangefeedResponse
-	(*PauseChangefeedRequest)(nil),   // 8: weir.v1.PauseChangefeedRequest
-	(*PauseChangefeedResponse)(nil),  // 9: weir.v1.PauseChangefeedResponse
-	(*ResumeChangefeedRequest)(nil),  // 10: weir.v1.ResumeChangefeedRequest
-	(*ResumeChangefeedResponse)(nil), // 11: weir.v1.ResumeChangefeedResponse
-	(*RemoveChangefeedRequest)(nil),  // 12: weir.v1.RemoveChangefeedRequest
-	(*RemoveChangefeedResponse)(nil), // 13: weir.v1.RemoveChangefeedResponse
-	(*Position)(nil),                 // 14: weir.v1.Position
-	(*RequestHeader)(nil),            // 15: weir.v1.RequestHeader
-	(*TableSpec)(nil),                // 16: weir.v1.TableSpec
-	(*ResponseHeader)(nil),           // 17: weir.v1.ResponseHeader
-	(*ReadOptions)(nil),              // 18: weir.v1.ReadOptions
+	(*WatermarkHold)(nil),            // 1: weir.v1.WatermarkHold
+	(*Changefeed)(nil),               // 2: weir.v1.Changefeed
+	(*CreateChangefeedRequest)(nil),  // 3: weir.v1.CreateChangefeedRequest
+	(*CreateChangefeedResponse)(nil), // 4: weir.v1.CreateChangefeedResponse
+	(*ListChangefeedsRequest)(nil),   // 5: weir.v1.ListChangefeedsRequest
+	(*ListChangefeedsResponse)(nil),  // 6: weir.v1.ListChangefeedsResponse
+	(*GetChangefeedRequest)(nil),     // 7: weir.v1.GetChangefeedRequest
+	(*GetChangefeedResponse)(nil),    // 8: weir.v1.GetChangefeedResponse
+	(*PauseChangefeedRequest)(nil),   // 9: weir.v1.PauseChangefeedRequest
+	(*PauseChangefeedResponse)(nil),  // 10: weir.v1.PauseChangefeedResponse
+	(*UpdateChangefeedRequest)(nil),  // 11: weir.v1.UpdateChangefeedRequest
+	(*UpdateChangefeedResponse)(nil), // 12: weir.v1.UpdateChangefeedResponse
+	(*ResumeChangefeedRequest)(nil),  // 13: weir.v1.ResumeChangefeedRequest
+	(*ResumeChangefeedResponse)(nil), // 14: weir.v1.ResumeChangefeedResponse
+	(*RemoveChangefeedRequest)(nil),  // 15: weir.v1.RemoveChangefeedRequest
+	(*RemoveChangefeedResponse)(nil), // 16: weir.v1.RemoveChangefeedResponse
+	(*Position)(nil),                 // 17: weir.v1.Position
+	(*RequestHeader)(nil),            // 18: weir.v1.RequestHeader
+	(*TableSpec)(nil),                // 19: weir.v1.TableSpec
+	(*ResponseHeader)(nil),           // 20: weir.v1.ResponseHeader
+	(*ReadOptions)(nil),              // 21: weir.v1.ReadOptions
 }
 var file_weir_v1_changefeeds_proto_depIdxs = []int32{
-	0,  // 0: weir.v1.Changefeed.status:type_name -> weir.v1.ChangefeedStatus
-	14, // 1: weir.v1.Changefeed.start:type_name -> weir.v1.Position
-	15, // 2: weir.v1.CreateChangefeedRequest.header:type_name -> weir.v1.RequestHeader
-	14, // 3: weir.v1.CreateChangefeedRequest.start:type_name -> weir.v1.Position
-	16, // 4: weir.v1.CreateChangefeedRequest.tables:type_name -> weir.v1.TableSpec
-	17, // 5: weir.v1.CreateChangefeedResponse.header:type_name -> weir.v1.ResponseHeader
-	18, // 6: weir.v1.ListChangefeedsRequest.read:type_name -> weir.v1.ReadOptions
-	17, // 7: weir.v1.ListChangefeedsResponse.header:type_name -> weir.v1.ResponseHeader
-	1,  // 8: weir.v1.ListChangefeedsResponse.changefeeds:type_name -> weir.v1.Changefeed
-	18, // 9: weir.v1.GetChangefeedRequest.read:type_name -> weir.v1.ReadOptions
-	17, // 10: weir.v1.GetChangefeedResponse.header:type_name -> weir.v1.ResponseHeader
-	1,  // 11: weir.v1.GetChangefeedResponse.changefeed:type_name -> weir.v1.Changefeed
-	15, // 12: weir.v1.PauseChangefeedRequest.header:type_name -> weir.v1.RequestHeader
-	17, // 13: weir.v1.PauseChangefeedResponse.header:type_name -> weir.v1.ResponseHeader
-	15, // 14: weir.v1.ResumeChangefeedRequest.header:type_name -> weir.v1.RequestHeader
-	17, // 15: weir.v1.ResumeChangefeedResponse.header:type_name -> weir.v1.ResponseHeader
-	15, // 16: weir.v1.RemoveChangefeedRequest.header:type_name -> weir.v1.RequestHeader
-	17, // 17: weir.v1.RemoveChangefeedResponse.header:type_name -> weir.v1.ResponseHeader
-	2,  // 18: weir.v1.Changefeeds.CreateChangefeed:input_type -> weir.v1.CreateChangefeedRequest
-	4,  // 19: weir.v1.Changefeeds.ListChangefeeds:input_type -> weir.v1.ListChangefeedsRequest
-	6,  // 20: weir.v1.Changefeeds.GetChangefeed:input_type -> weir.v1.GetChangefeedRequest
-	8,  // 21: weir.v1.Changefeeds.PauseChangefeed:input_type -> weir.v1.PauseChangefeedRequest
-	10, // 22: weir.v1.Changefeeds.ResumeChangefeed:input_type -> weir.v1.ResumeChangefeedRequest
-	12, // 23: weir.v1.Changefeeds.RemoveChangefeed:input_type -> weir.v1.RemoveChangefeedRequest
-	3,  // 24: weir.v1.Changefeeds.CreateChangefeed:output_type -> weir.v1.CreateChangefeedResponse
-	5,  // 25: weir.v1.Changefeeds.ListChangefeeds:output_type -> weir.v1.ListChangefeedsResponse
-	7,  // 26: weir.v1.Changefeeds.GetChangefeed:output_type -> weir.v1.GetChangefeedResponse
-	9,  // 27: weir.v1.Changefeeds.PauseChangefeed:output_type -> weir.v1.PauseChangefeedResponse
-	11, // 28: weir.v1.Changefeeds.ResumeChangefeed:output_type -> weir.v1.ResumeChangefeedResponse
-	13, // 29: weir.v1.Changefeeds.RemoveChangefeed:output_type -> weir.v1.RemoveChangefeedResponse
-	24, // [24:30] is the sub-list for method output_type
-	18, // [18:24] is the sub-list for method input_type
-	18, // [18:18] is the sub-list for extension type_name
-	18, // [18:18] is the sub-list for extension extendee
-	0,  // [0:18] is the sub-list for field type_name
+	17, // 0: weir.v1.WatermarkHold.at:type_name -> weir.v1.Position
+	17, // 1: weir.v1.WatermarkHold.barrier:type_name -> weir.v1.Position
+	0,  // 2: weir.v1.Changefeed.status:type_name -> weir.v1.ChangefeedStatus
+	17, // 3: weir.v1.Changefeed.start:type_name -> weir.v1.Position
+	17, // 4: weir.v1.Changefeed.watermark:type_name -> weir.v1.Position
+	1,  // 5: weir.v1.Changefeed.hold:type_name -> weir.v1.WatermarkHold
+	18, // 6: weir.v1.CreateChangefeedRequest.header:type_name -> weir.v1.RequestHeader
+	17, // 7: weir.v1.CreateChangefeedRequest.start:type_name -> weir.v1.Position
+	19, // 8: weir.v1.CreateChangefeedRequest.tables:type_name -> weir.v1.TableSpec
+	20, // 9: weir.v1.CreateChangefeedResponse.header:type_name -> weir.v1.ResponseHeader
+	21, // 10: weir.v1.ListChangefeedsRequest.read:type_name -> weir.v1.ReadOptions
+	20, // 11: weir.v1.ListChangefeedsResponse.header:type_name -> weir.v1.ResponseHeader
+	2,  // 12: weir.v1.ListChangefeedsResponse.changefeeds:type_name -> weir.v1.Changefeed
+	21, // 13: weir.v1.GetChangefeedRequest.read:type_name -> weir.v1.ReadOptions
+	20, // 14: weir.v1.GetChangefeedResponse.header:type_name -> weir.v1.ResponseHeader
+	2,  // 15: weir.v1.GetChangefeedResponse.changefeed:type_name -> weir.v1.Changefeed
+	18, // 16: weir.v1.PauseChangefeedRequest.header:type_name -> weir.v1.RequestHeader
+	20, // 17: weir.v1.PauseChangefeedResponse.header:type_name -> weir.v1.ResponseHeader
+	18, // 18: weir.v1.UpdateChangefeedRequest.header:type_name -> weir.v1.RequestHeader
+	20, // 19: weir.v1.UpdateChangefeedResponse.header:type_name -> weir.v1.ResponseHeader
+	18, // 20: weir.v1.ResumeChangefeedRequest.header:type_name -> weir.v1.RequestHeader
+	17, // 21: weir.v1.ResumeChangefeedRequest.from:type_name -> weir.v1.Position
+	20, // 22: weir.v1.ResumeChangefeedResponse.header:type_name -> weir.v1.ResponseHeader
+	18, // 23: weir.v1.RemoveChangefeedRequest.header:type_name -> weir.v1.RequestHeader
+	20, // 24: weir.v1.RemoveChangefeedResponse.header:type_name -> weir.v1.ResponseHeader
+	3,  // 25: weir.v1.Changefeeds.CreateChangefeed:input_type -> weir.v1.CreateChangefeedRequest
+	5,  // 26: weir.v1.Changefeeds.ListChangefeeds:input_type -> weir.v1.ListChangefeedsRequest
+	7,  // 27: weir.v1.Changefeeds.GetChangefeed:input_type -> weir.v1.GetChangefeedRequest
+	9,  // 28: weir.v1.Changefeeds.PauseChangefeed:input_type -> weir.v1.PauseChangefeedRequest
+	11, // 29: weir.v1.Changefeeds.UpdateChangefeed:input_type -> weir.v1.UpdateChangefeedRequest
+	13, // 30: weir.v1.Changefeeds.ResumeChangefeed:input_type -> weir.v1.ResumeChangefeedRequest
+	15, // 31: weir.v1.Changefeeds.RemoveChangefeed:input_type -> weir.v1.RemoveChangefeedRequest
+	4,  // 32: weir.v1.Changefeeds.CreateChangefeed:output_type -> weir.v1.CreateChangefeedResponse
+	6,  // 33: weir.v1.Changefeeds.ListChangefeeds:output_type -> weir.v1.ListChangefeedsResponse
+	8,  // 34: weir.v1.Changefeeds.GetChangefeed:output_type -> weir.v1.GetChangefeedResponse
+	10, // 35: weir.v1.Changefeeds.PauseChangefeed:output_type -> weir.v1.PauseChangefeedResponse
+	12, // 36: weir.v1.Changefeeds.UpdateChangefeed:output_type -> weir.v1.UpdateChangefeedResponse
+	14, // 37: weir.v1.Changefeeds.ResumeChangefeed:output_type -> weir.v1.ResumeChangefeedResponse
+	16, // 38: weir.v1.Changefeeds.RemoveChangefeed:output_type -> weir.v1.RemoveChangefeedResponse
+	32, // [32:39] is the sub-list for method output_type
+	25, // [25:32] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_changefeeds_proto_init() }
@@ -1072,13 +1480,14 @@ func file_weir_v1_changefeeds_proto_init() {
 	}
 	file_weir_v1_common_proto_init()
 	file_weir_v1_tables_proto_init()
+	file_weir_v1_changefeeds_proto_msgTypes[10].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_v1_changefeeds_proto_rawDesc), len(file_weir_v1_changefeeds_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   13,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

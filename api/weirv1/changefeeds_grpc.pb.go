@@ -23,6 +23,7 @@ const (
 	Changefeeds_ListChangefeeds_FullMethodName  = "/weir.v1.Changefeeds/ListChangefeeds"
 	Changefeeds_GetChangefeed_FullMethodName    = "/weir.v1.Changefeeds/GetChangefeed"
 	Changefeeds_PauseChangefeed_FullMethodName  = "/weir.v1.Changefeeds/PauseChangefeed"
+	Changefeeds_UpdateChangefeed_FullMethodName = "/weir.v1.Changefeeds/UpdateChangefeed"
 	Changefeeds_ResumeChangefeed_FullMethodName = "/weir.v1.Changefeeds/ResumeChangefeed"
 	Changefeeds_RemoveChangefeed_FullMethodName = "/weir.v1.Changefeeds/RemoveChangefeed"
 )
@@ -41,7 +42,10 @@ type ChangefeedsClient interface {
 	GetChangefeed(ctx context.Context, in *GetChangefeedRequest, opts ...grpc.CallOption) (*GetChangefeedResponse, error)
 	// PauseChangefeed stops every dispatcher of a changefeed and keeps its state.
 	PauseChangefeed(ctx context.Context, in *PauseChangefeedRequest, opts ...grpc.CallOption) (*PauseChangefeedResponse, error)
-	// ResumeChangefeed lets the dispatchers of a paused changefeed be placed again.
+	// UpdateChangefeed changes settings of a paused or failed changefeed whose dispatchers have all stopped.
+	UpdateChangefeed(ctx context.Context, in *UpdateChangefeedRequest, opts ...grpc.CallOption) (*UpdateChangefeedResponse, error)
+	// ResumeChangefeed lets the dispatchers of a paused or failed changefeed be placed again, from where they stand, or
+	// from a position at or below the watermark.
 	ResumeChangefeed(ctx context.Context, in *ResumeChangefeedRequest, opts ...grpc.CallOption) (*ResumeChangefeedResponse, error)
 	// RemoveChangefeed drops everything of a changefeed; its name is free when the last removal has ended.
 	RemoveChangefeed(ctx context.Context, in *RemoveChangefeedRequest, opts ...grpc.CallOption) (*RemoveChangefeedResponse, error)
@@ -95,6 +99,16 @@ func (c *changefeedsClient) PauseChangefeed(ctx context.Context, in *PauseChange
 	return out, nil
 }
 
+func (c *changefeedsClient) UpdateChangefeed(ctx context.Context, in *UpdateChangefeedRequest, opts ...grpc.CallOption) (*UpdateChangefeedResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UpdateChangefeedResponse)
+	err := c.cc.Invoke(ctx, Changefeeds_UpdateChangefeed_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *changefeedsClient) ResumeChangefeed(ctx context.Context, in *ResumeChangefeedRequest, opts ...grpc.CallOption) (*ResumeChangefeedResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ResumeChangefeedResponse)
@@ -129,7 +143,10 @@ type ChangefeedsServer interface {
 	GetChangefeed(context.Context, *GetChangefeedRequest) (*GetChangefeedResponse, error)
 	// PauseChangefeed stops every dispatcher of a changefeed and keeps its state.
 	PauseChangefeed(context.Context, *PauseChangefeedRequest) (*PauseChangefeedResponse, error)
-	// ResumeChangefeed lets the dispatchers of a paused changefeed be placed again.
+	// UpdateChangefeed changes settings of a paused or failed changefeed whose dispatchers have all stopped.
+	UpdateChangefeed(context.Context, *UpdateChangefeedRequest) (*UpdateChangefeedResponse, error)
+	// ResumeChangefeed lets the dispatchers of a paused or failed changefeed be placed again, from where they stand, or
+	// from a position at or below the watermark.
 	ResumeChangefeed(context.Context, *ResumeChangefeedRequest) (*ResumeChangefeedResponse, error)
 	// RemoveChangefeed drops everything of a changefeed; its name is free when the last removal has ended.
 	RemoveChangefeed(context.Context, *RemoveChangefeedRequest) (*RemoveChangefeedResponse, error)
@@ -154,6 +171,9 @@ func (UnimplementedChangefeedsServer) GetChangefeed(context.Context, *GetChangef
 }
 func (UnimplementedChangefeedsServer) PauseChangefeed(context.Context, *PauseChangefeedRequest) (*PauseChangefeedResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method PauseChangefeed not implemented")
+}
+func (UnimplementedChangefeedsServer) UpdateChangefeed(context.Context, *UpdateChangefeedRequest) (*UpdateChangefeedResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UpdateChangefeed not implemented")
 }
 func (UnimplementedChangefeedsServer) ResumeChangefeed(context.Context, *ResumeChangefeedRequest) (*ResumeChangefeedResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ResumeChangefeed not implemented")
@@ -254,6 +274,24 @@ func _Changefeeds_PauseChangefeed_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Changefeeds_UpdateChangefeed_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UpdateChangefeedRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ChangefeedsServer).UpdateChangefeed(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Changefeeds_UpdateChangefeed_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ChangefeedsServer).UpdateChangefeed(ctx, req.(*UpdateChangefeedRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Changefeeds_ResumeChangefeed_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ResumeChangefeedRequest)
 	if err := dec(in); err != nil {
@@ -312,6 +350,10 @@ var Changefeeds_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "PauseChangefeed",
 			Handler:    _Changefeeds_PauseChangefeed_Handler,
+		},
+		{
+			MethodName: "UpdateChangefeed",
+			Handler:    _Changefeeds_UpdateChangefeed_Handler,
 		},
 		{
 			MethodName: "ResumeChangefeed",

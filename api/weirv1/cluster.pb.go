@@ -744,6 +744,395 @@ func (x *AnnounceServerResponse) GetHeader() *ResponseHeader {
 	return nil
 }
 
+// Policy holds the replicated limits.
+type Policy struct {
+	state                protoimpl.MessageState `protogen:"open.v1"`
+	MaxDispatchers       uint64                 `protobuf:"varint,1,opt,name=max_dispatchers,json=maxDispatchers,proto3" json:"max_dispatchers,omitempty"`
+	MaxPlacementsPerNode uint32                 `protobuf:"varint,2,opt,name=max_placements_per_node,json=maxPlacementsPerNode,proto3" json:"max_placements_per_node,omitempty"`
+	// Running at once.
+	MaxOperators uint32 `protobuf:"varint,3,opt,name=max_operators,json=maxOperators,proto3" json:"max_operators,omitempty"`
+	// Names that are remembered.
+	MaxNodes uint32 `protobuf:"varint,4,opt,name=max_nodes,json=maxNodes,proto3" json:"max_nodes,omitempty"`
+	// Answers to requests that are remembered, and for how long.
+	KeepRequests   uint32 `protobuf:"varint,5,opt,name=keep_requests,json=keepRequests,proto3" json:"keep_requests,omitempty"`
+	KeepRequestsMs uint64 `protobuf:"varint,6,opt,name=keep_requests_ms,json=keepRequestsMs,proto3" json:"keep_requests_ms,omitempty"`
+	// Ended operators that are remembered.
+	KeepOperators uint32 `protobuf:"varint,7,opt,name=keep_operators,json=keepOperators,proto3" json:"keep_operators,omitempty"`
+	// Ended placements that are remembered, in all and of one dispatcher.
+	KeepHistory     uint32 `protobuf:"varint,8,opt,name=keep_history,json=keepHistory,proto3" json:"keep_history,omitempty"`
+	KeepHistoryEach uint32 `protobuf:"varint,9,opt,name=keep_history_each,json=keepHistoryEach,proto3" json:"keep_history_each,omitempty"`
+	// A placement that ran so long clears its dispatcher's failures.
+	HealthyMs uint64 `protobuf:"varint,10,opt,name=healthy_ms,json=healthyMs,proto3" json:"healthy_ms,omitempty"`
+	// Ended barriers that are remembered.
+	KeepBarriers uint32 `protobuf:"varint,11,opt,name=keep_barriers,json=keepBarriers,proto3" json:"keep_barriers,omitempty"`
+	// How long an operator or a barrier may take before it counts as stuck.
+	OperatorDeadlineMs uint64 `protobuf:"varint,12,opt,name=operator_deadline_ms,json=operatorDeadlineMs,proto3" json:"operator_deadline_ms,omitempty"`
+	BarrierDeadlineMs  uint64 `protobuf:"varint,13,opt,name=barrier_deadline_ms,json=barrierDeadlineMs,proto3" json:"barrier_deadline_ms,omitempty"`
+	// A stuck operator is cancelled.
+	CancelStuck bool `protobuf:"varint,14,opt,name=cancel_stuck,json=cancelStuck,proto3" json:"cancel_stuck,omitempty"`
+	// What is still stuck after so much more has the node that it waits for fenced.
+	FenceStuck   bool   `protobuf:"varint,15,opt,name=fence_stuck,json=fenceStuck,proto3" json:"fence_stuck,omitempty"`
+	FenceStuckMs uint64 `protobuf:"varint,16,opt,name=fence_stuck_ms,json=fenceStuckMs,proto3" json:"fence_stuck_ms,omitempty"`
+	// Failures in a row of one dispatcher that fail its changefeed; 0: never.
+	FailAfter uint32 `protobuf:"varint,17,opt,name=fail_after,json=failAfter,proto3" json:"fail_after,omitempty"`
+	// Moves of one drain that run together.
+	DrainAtOnce   uint32 `protobuf:"varint,18,opt,name=drain_at_once,json=drainAtOnce,proto3" json:"drain_at_once,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Policy) Reset() {
+	*x = Policy{}
+	mi := &file_weir_v1_cluster_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Policy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Policy) ProtoMessage() {}
+
+func (x *Policy) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_cluster_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Policy.ProtoReflect.Descriptor instead.
+func (*Policy) Descriptor() ([]byte, []int) {
+	return file_weir_v1_cluster_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Policy) GetMaxDispatchers() uint64 {
+	if x != nil {
+		return x.MaxDispatchers
+	}
+	return 0
+}
+
+func (x *Policy) GetMaxPlacementsPerNode() uint32 {
+	if x != nil {
+		return x.MaxPlacementsPerNode
+	}
+	return 0
+}
+
+func (x *Policy) GetMaxOperators() uint32 {
+	if x != nil {
+		return x.MaxOperators
+	}
+	return 0
+}
+
+func (x *Policy) GetMaxNodes() uint32 {
+	if x != nil {
+		return x.MaxNodes
+	}
+	return 0
+}
+
+func (x *Policy) GetKeepRequests() uint32 {
+	if x != nil {
+		return x.KeepRequests
+	}
+	return 0
+}
+
+func (x *Policy) GetKeepRequestsMs() uint64 {
+	if x != nil {
+		return x.KeepRequestsMs
+	}
+	return 0
+}
+
+func (x *Policy) GetKeepOperators() uint32 {
+	if x != nil {
+		return x.KeepOperators
+	}
+	return 0
+}
+
+func (x *Policy) GetKeepHistory() uint32 {
+	if x != nil {
+		return x.KeepHistory
+	}
+	return 0
+}
+
+func (x *Policy) GetKeepHistoryEach() uint32 {
+	if x != nil {
+		return x.KeepHistoryEach
+	}
+	return 0
+}
+
+func (x *Policy) GetHealthyMs() uint64 {
+	if x != nil {
+		return x.HealthyMs
+	}
+	return 0
+}
+
+func (x *Policy) GetKeepBarriers() uint32 {
+	if x != nil {
+		return x.KeepBarriers
+	}
+	return 0
+}
+
+func (x *Policy) GetOperatorDeadlineMs() uint64 {
+	if x != nil {
+		return x.OperatorDeadlineMs
+	}
+	return 0
+}
+
+func (x *Policy) GetBarrierDeadlineMs() uint64 {
+	if x != nil {
+		return x.BarrierDeadlineMs
+	}
+	return 0
+}
+
+func (x *Policy) GetCancelStuck() bool {
+	if x != nil {
+		return x.CancelStuck
+	}
+	return false
+}
+
+func (x *Policy) GetFenceStuck() bool {
+	if x != nil {
+		return x.FenceStuck
+	}
+	return false
+}
+
+func (x *Policy) GetFenceStuckMs() uint64 {
+	if x != nil {
+		return x.FenceStuckMs
+	}
+	return 0
+}
+
+func (x *Policy) GetFailAfter() uint32 {
+	if x != nil {
+		return x.FailAfter
+	}
+	return 0
+}
+
+func (x *Policy) GetDrainAtOnce() uint32 {
+	if x != nil {
+		return x.DrainAtOnce
+	}
+	return 0
+}
+
+// GetPolicyRequest asks for the replicated limits.
+type GetPolicyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Read          *ReadOptions           `protobuf:"bytes,1,opt,name=read,proto3" json:"read,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPolicyRequest) Reset() {
+	*x = GetPolicyRequest{}
+	mi := &file_weir_v1_cluster_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPolicyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPolicyRequest) ProtoMessage() {}
+
+func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_cluster_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPolicyRequest.ProtoReflect.Descriptor instead.
+func (*GetPolicyRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_cluster_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *GetPolicyRequest) GetRead() *ReadOptions {
+	if x != nil {
+		return x.Read
+	}
+	return nil
+}
+
+// GetPolicyResponse is the replicated limits.
+type GetPolicyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Header        *ResponseHeader        `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	Policy        *Policy                `protobuf:"bytes,2,opt,name=policy,proto3" json:"policy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPolicyResponse) Reset() {
+	*x = GetPolicyResponse{}
+	mi := &file_weir_v1_cluster_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPolicyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPolicyResponse) ProtoMessage() {}
+
+func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_cluster_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPolicyResponse.ProtoReflect.Descriptor instead.
+func (*GetPolicyResponse) Descriptor() ([]byte, []int) {
+	return file_weir_v1_cluster_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *GetPolicyResponse) GetHeader() *ResponseHeader {
+	if x != nil {
+		return x.Header
+	}
+	return nil
+}
+
+func (x *GetPolicyResponse) GetPolicy() *Policy {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
+// SetPolicyRequest gives the new limits, all of them.
+type SetPolicyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Header        *RequestHeader         `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	Policy        *Policy                `protobuf:"bytes,2,opt,name=policy,proto3" json:"policy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetPolicyRequest) Reset() {
+	*x = SetPolicyRequest{}
+	mi := &file_weir_v1_cluster_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetPolicyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetPolicyRequest) ProtoMessage() {}
+
+func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_cluster_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
+func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_cluster_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *SetPolicyRequest) GetHeader() *RequestHeader {
+	if x != nil {
+		return x.Header
+	}
+	return nil
+}
+
+func (x *SetPolicyRequest) GetPolicy() *Policy {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
+// SetPolicyResponse says that the limits count from this entry on.
+type SetPolicyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Header        *ResponseHeader        `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetPolicyResponse) Reset() {
+	*x = SetPolicyResponse{}
+	mi := &file_weir_v1_cluster_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetPolicyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetPolicyResponse) ProtoMessage() {}
+
+func (x *SetPolicyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_cluster_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetPolicyResponse.ProtoReflect.Descriptor instead.
+func (*SetPolicyResponse) Descriptor() ([]byte, []int) {
+	return file_weir_v1_cluster_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SetPolicyResponse) GetHeader() *ResponseHeader {
+	if x != nil {
+		return x.Header
+	}
+	return nil
+}
+
 var File_weir_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_weir_v1_cluster_proto_rawDesc = "" +
@@ -803,15 +1192,50 @@ const file_weir_v1_cluster_proto_rawDesc = "" +
 	"\aaddress\x18\x03 \x01(\tR\aaddress\x12#\n" +
 	"\rhighest_level\x18\x04 \x01(\rR\fhighestLevel\"I\n" +
 	"\x16AnnounceServerResponse\x12/\n" +
+	"\x06header\x18\x01 \x01(\v2\x17.weir.v1.ResponseHeaderR\x06header\"\xc2\x05\n" +
+	"\x06Policy\x12'\n" +
+	"\x0fmax_dispatchers\x18\x01 \x01(\x04R\x0emaxDispatchers\x125\n" +
+	"\x17max_placements_per_node\x18\x02 \x01(\rR\x14maxPlacementsPerNode\x12#\n" +
+	"\rmax_operators\x18\x03 \x01(\rR\fmaxOperators\x12\x1b\n" +
+	"\tmax_nodes\x18\x04 \x01(\rR\bmaxNodes\x12#\n" +
+	"\rkeep_requests\x18\x05 \x01(\rR\fkeepRequests\x12(\n" +
+	"\x10keep_requests_ms\x18\x06 \x01(\x04R\x0ekeepRequestsMs\x12%\n" +
+	"\x0ekeep_operators\x18\a \x01(\rR\rkeepOperators\x12!\n" +
+	"\fkeep_history\x18\b \x01(\rR\vkeepHistory\x12*\n" +
+	"\x11keep_history_each\x18\t \x01(\rR\x0fkeepHistoryEach\x12\x1d\n" +
+	"\n" +
+	"healthy_ms\x18\n" +
+	" \x01(\x04R\thealthyMs\x12#\n" +
+	"\rkeep_barriers\x18\v \x01(\rR\fkeepBarriers\x120\n" +
+	"\x14operator_deadline_ms\x18\f \x01(\x04R\x12operatorDeadlineMs\x12.\n" +
+	"\x13barrier_deadline_ms\x18\r \x01(\x04R\x11barrierDeadlineMs\x12!\n" +
+	"\fcancel_stuck\x18\x0e \x01(\bR\vcancelStuck\x12\x1f\n" +
+	"\vfence_stuck\x18\x0f \x01(\bR\n" +
+	"fenceStuck\x12$\n" +
+	"\x0efence_stuck_ms\x18\x10 \x01(\x04R\ffenceStuckMs\x12\x1d\n" +
+	"\n" +
+	"fail_after\x18\x11 \x01(\rR\tfailAfter\x12\"\n" +
+	"\rdrain_at_once\x18\x12 \x01(\rR\vdrainAtOnce\"<\n" +
+	"\x10GetPolicyRequest\x12(\n" +
+	"\x04read\x18\x01 \x01(\v2\x14.weir.v1.ReadOptionsR\x04read\"m\n" +
+	"\x11GetPolicyResponse\x12/\n" +
+	"\x06header\x18\x01 \x01(\v2\x17.weir.v1.ResponseHeaderR\x06header\x12'\n" +
+	"\x06policy\x18\x02 \x01(\v2\x0f.weir.v1.PolicyR\x06policy\"k\n" +
+	"\x10SetPolicyRequest\x12.\n" +
+	"\x06header\x18\x01 \x01(\v2\x16.weir.v1.RequestHeaderR\x06header\x12'\n" +
+	"\x06policy\x18\x02 \x01(\v2\x0f.weir.v1.PolicyR\x06policy\"D\n" +
+	"\x11SetPolicyResponse\x12/\n" +
 	"\x06header\x18\x01 \x01(\v2\x17.weir.v1.ResponseHeaderR\x06header*@\n" +
 	"\x04Role\x12\x14\n" +
 	"\x10ROLE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vROLE_LEADER\x10\x01\x12\x11\n" +
-	"\rROLE_FOLLOWER\x10\x022\xb1\x02\n" +
+	"\rROLE_FOLLOWER\x10\x022\xb9\x03\n" +
 	"\aCluster\x12B\n" +
 	"\tGetStatus\x12\x19.weir.v1.GetStatusRequest\x1a\x1a.weir.v1.GetStatusResponse\x12T\n" +
 	"\x0fGetServerStatus\x12\x1f.weir.v1.GetServerStatusRequest\x1a .weir.v1.GetServerStatusResponse\x129\n" +
-	"\x06HashAt\x12\x16.weir.v1.HashAtRequest\x1a\x17.weir.v1.HashAtResponse\x12Q\n" +
+	"\x06HashAt\x12\x16.weir.v1.HashAtRequest\x1a\x17.weir.v1.HashAtResponse\x12B\n" +
+	"\tGetPolicy\x12\x19.weir.v1.GetPolicyRequest\x1a\x1a.weir.v1.GetPolicyResponse\x12B\n" +
+	"\tSetPolicy\x12\x19.weir.v1.SetPolicyRequest\x1a\x1a.weir.v1.SetPolicyResponse\x12Q\n" +
 	"\x0eAnnounceServer\x12\x1e.weir.v1.AnnounceServerRequest\x1a\x1f.weir.v1.AnnounceServerResponseB0Z.github.com/weir-project/weir/api/weirv1;weirv1b\x06proto3"
 
 var (
@@ -827,7 +1251,7 @@ func file_weir_v1_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_weir_v1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_weir_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_weir_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_weir_v1_cluster_proto_goTypes = []any{
 	(Role)(0),                       // 0: weir.v1.Role
 	(*Member)(nil),                  // 1: weir.v1.Member
@@ -839,36 +1263,51 @@ var file_weir_v1_cluster_proto_goTypes = []any{
 	(*HashAtResponse)(nil),          // 7: weir.v1.HashAtResponse
 	(*AnnounceServerRequest)(nil),   // 8: weir.v1.AnnounceServerRequest
 	(*AnnounceServerResponse)(nil),  // 9: weir.v1.AnnounceServerResponse
-	(*Digest)(nil),                  // 10: weir.v1.Digest
-	(*ReadOptions)(nil),             // 11: weir.v1.ReadOptions
-	(*ResponseHeader)(nil),          // 12: weir.v1.ResponseHeader
-	(*RequestHeader)(nil),           // 13: weir.v1.RequestHeader
+	(*Policy)(nil),                  // 10: weir.v1.Policy
+	(*GetPolicyRequest)(nil),        // 11: weir.v1.GetPolicyRequest
+	(*GetPolicyResponse)(nil),       // 12: weir.v1.GetPolicyResponse
+	(*SetPolicyRequest)(nil),        // 13: weir.v1.SetPolicyRequest
+	(*SetPolicyResponse)(nil),       // 14: weir.v1.SetPolicyResponse
+	(*Digest)(nil),                  // 15: weir.v1.Digest
+	(*ReadOptions)(nil),             // 16: weir.v1.ReadOptions
+	(*ResponseHeader)(nil),          // 17: weir.v1.ResponseHeader
+	(*RequestHeader)(nil),           // 18: weir.v1.RequestHeader
 }
 var file_weir_v1_cluster_proto_depIdxs = []int32{
 	0,  // 0: weir.v1.Member.role:type_name -> weir.v1.Role
-	10, // 1: weir.v1.Member.hash:type_name -> weir.v1.Digest
-	11, // 2: weir.v1.GetStatusRequest.read:type_name -> weir.v1.ReadOptions
-	12, // 3: weir.v1.GetStatusResponse.header:type_name -> weir.v1.ResponseHeader
+	15, // 1: weir.v1.Member.hash:type_name -> weir.v1.Digest
+	16, // 2: weir.v1.GetStatusRequest.read:type_name -> weir.v1.ReadOptions
+	17, // 3: weir.v1.GetStatusResponse.header:type_name -> weir.v1.ResponseHeader
 	1,  // 4: weir.v1.GetStatusResponse.members:type_name -> weir.v1.Member
-	12, // 5: weir.v1.GetServerStatusResponse.header:type_name -> weir.v1.ResponseHeader
+	17, // 5: weir.v1.GetServerStatusResponse.header:type_name -> weir.v1.ResponseHeader
 	0,  // 6: weir.v1.GetServerStatusResponse.role:type_name -> weir.v1.Role
-	12, // 7: weir.v1.HashAtResponse.header:type_name -> weir.v1.ResponseHeader
-	10, // 8: weir.v1.HashAtResponse.hash:type_name -> weir.v1.Digest
-	13, // 9: weir.v1.AnnounceServerRequest.header:type_name -> weir.v1.RequestHeader
-	12, // 10: weir.v1.AnnounceServerResponse.header:type_name -> weir.v1.ResponseHeader
-	2,  // 11: weir.v1.Cluster.GetStatus:input_type -> weir.v1.GetStatusRequest
-	4,  // 12: weir.v1.Cluster.GetServerStatus:input_type -> weir.v1.GetServerStatusRequest
-	6,  // 13: weir.v1.Cluster.HashAt:input_type -> weir.v1.HashAtRequest
-	8,  // 14: weir.v1.Cluster.AnnounceServer:input_type -> weir.v1.AnnounceServerRequest
-	3,  // 15: weir.v1.Cluster.GetStatus:output_type -> weir.v1.GetStatusResponse
-	5,  // 16: weir.v1.Cluster.GetServerStatus:output_type -> weir.v1.GetServerStatusResponse
-	7,  // 17: weir.v1.Cluster.HashAt:output_type -> weir.v1.HashAtResponse
-	9,  // 18: weir.v1.Cluster.AnnounceServer:output_type -> weir.v1.AnnounceServerResponse
-	15, // [15:19] is the sub-list for method output_type
-	11, // [11:15] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	17, // 7: weir.v1.HashAtResponse.header:type_name -> weir.v1.ResponseHeader
+	15, // 8: weir.v1.HashAtResponse.hash:type_name -> weir.v1.Digest
+	18, // 9: weir.v1.AnnounceServerRequest.header:type_name -> weir.v1.RequestHeader
+	17, // 10: weir.v1.AnnounceServerResponse.header:type_name -> weir.v1.ResponseHeader
+	16, // 11: weir.v1.GetPolicyRequest.read:type_name -> weir.v1.ReadOptions
+	17, // 12: weir.v1.GetPolicyResponse.header:type_name -> weir.v1.ResponseHeader
+	10, // 13: weir.v1.GetPolicyResponse.policy:type_name -> weir.v1.Policy
+	18, // 14: weir.v1.SetPolicyRequest.header:type_name -> weir.v1.RequestHeader
+	10, // 15: weir.v1.SetPolicyRequest.policy:type_name -> weir.v1.Policy
+	17, // 16: weir.v1.SetPolicyResponse.header:type_name -> weir.v1.ResponseHeader
+	2,  // 17: weir.v1.Cluster.GetStatus:input_type -> weir.v1.GetStatusRequest
+	4,  // 18: weir.v1.Cluster.GetServerStatus:input_type -> weir.v1.GetServerStatusRequest
+	6,  // 19: weir.v1.Cluster.HashAt:input_type -> weir.v1.HashAtRequest
+	11, // 20: weir.v1.Cluster.GetPolicy:input_type -> weir.v1.GetPolicyRequest
+	13, // 21: weir.v1.Cluster.SetPolicy:input_type -> weir.v1.SetPolicyRequest
+	8,  // 22: weir.v1.Cluster.AnnounceServer:input_type -> weir.v1.AnnounceServerRequest
+	3,  // 23: weir.v1.Cluster.GetStatus:output_type -> weir.v1.GetStatusResponse
+	5,  // 24: weir.v1.Cluster.GetServerStatus:output_type -> weir.v1.GetServerStatusResponse
+	7,  // 25: weir.v1.Cluster.HashAt:output_type -> weir.v1.HashAtResponse
+	12, // 26: weir.v1.Cluster.GetPolicy:output_type -> weir.v1.GetPolicyResponse
+	14, // 27: weir.v1.Cluster.SetPolicy:output_type -> weir.v1.SetPolicyResponse
+	9,  // 28: weir.v1.Cluster.AnnounceServer:output_type -> weir.v1.AnnounceServerResponse
+	23, // [23:29] is the sub-list for method output_type
+	17, // [17:23] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_cluster_proto_init() }
@@ -883,7 +1322,7 @@ func file_weir_v1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_v1_cluster_proto_rawDesc), len(file_weir_v1_cluster_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   9,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,6 +22,8 @@ const (
 	Cluster_GetStatus_FullMethodName       = "/weir.v1.Cluster/GetStatus"
 	Cluster_GetServerStatus_FullMethodName = "/weir.v1.Cluster/GetServerStatus"
 	Cluster_HashAt_FullMethodName          = "/weir.v1.Cluster/HashAt"
+	Cluster_GetPolicy_FullMethodName       = "/weir.v1.Cluster/GetPolicy"
+	Cluster_SetPolicy_FullMethodName       = "/weir.v1.Cluster/SetPolicy"
 	Cluster_AnnounceServer_FullMethodName  = "/weir.v1.Cluster/AnnounceServer"
 )
 
@@ -37,6 +39,10 @@ type ClusterClient interface {
 	GetServerStatus(ctx context.Context, in *GetServerStatusRequest, opts ...grpc.CallOption) (*GetServerStatusResponse, error)
 	// HashAt returns the asked server's state hash at a log index. It is never forwarded.
 	HashAt(ctx context.Context, in *HashAtRequest, opts ...grpc.CallOption) (*HashAtResponse, error)
+	// GetPolicy returns the replicated limits.
+	GetPolicy(ctx context.Context, in *GetPolicyRequest, opts ...grpc.CallOption) (*GetPolicyResponse, error)
+	// SetPolicy replaces the replicated limits, all of them.
+	SetPolicy(ctx context.Context, in *SetPolicyRequest, opts ...grpc.CallOption) (*SetPolicyResponse, error)
 	// AnnounceServer tells where a server can be called and what it understands; servers call it.
 	AnnounceServer(ctx context.Context, in *AnnounceServerRequest, opts ...grpc.CallOption) (*AnnounceServerResponse, error)
 }
@@ -79,6 +85,26 @@ func (c *clusterClient) HashAt(ctx context.Context, in *HashAtRequest, opts ...g
 	return out, nil
 }
 
+func (c *clusterClient) GetPolicy(ctx context.Context, in *GetPolicyRequest, opts ...grpc.CallOption) (*GetPolicyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetPolicyResponse)
+	err := c.cc.Invoke(ctx, Cluster_GetPolicy_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) SetPolicy(ctx context.Context, in *SetPolicyRequest, opts ...grpc.CallOption) (*SetPolicyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetPolicyResponse)
+	err := c.cc.Invoke(ctx, Cluster_SetPolicy_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) AnnounceServer(ctx context.Context, in *AnnounceServerRequest, opts ...grpc.CallOption) (*AnnounceServerResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(AnnounceServerResponse)
@@ -101,6 +127,10 @@ type ClusterServer interface {
 	GetServerStatus(context.Context, *GetServerStatusRequest) (*GetServerStatusResponse, error)
 	// HashAt returns the asked server's state hash at a log index. It is never forwarded.
 	HashAt(context.Context, *HashAtRequest) (*HashAtResponse, error)
+	// GetPolicy returns the replicated limits.
+	GetPolicy(context.Context, *GetPolicyRequest) (*GetPolicyResponse, error)
+	// SetPolicy replaces the replicated limits, all of them.
+	SetPolicy(context.Context, *SetPolicyRequest) (*SetPolicyResponse, error)
 	// AnnounceServer tells where a server can be called and what it understands; servers call it.
 	AnnounceServer(context.Context, *AnnounceServerRequest) (*AnnounceServerResponse, error)
 	mustEmbedUnimplementedClusterServer()
@@ -121,6 +151,12 @@ func (UnimplementedClusterServer) GetServerStatus(context.Context, *GetServerSta
 }
 func (UnimplementedClusterServer) HashAt(context.Context, *HashAtRequest) (*HashAtResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method HashAt not implemented")
+}
+func (UnimplementedClusterServer) GetPolicy(context.Context, *GetPolicyRequest) (*GetPolicyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetPolicy not implemented")
+}
+func (UnimplementedClusterServer) SetPolicy(context.Context, *SetPolicyRequest) (*SetPolicyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetPolicy not implemented")
 }
 func (UnimplementedClusterServer) AnnounceServer(context.Context, *AnnounceServerRequest) (*AnnounceServerResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AnnounceServer not implemented")
@@ -200,6 +236,42 @@ func _Cluster_HashAt_Handler(srv interface{}, ctx context.Context, dec func(inte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_GetPolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetPolicyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).GetPolicy(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_GetPolicy_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).GetPolicy(ctx, req.(*GetPolicyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_SetPolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetPolicyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).SetPolicy(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_SetPolicy_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).SetPolicy(ctx, req.(*SetPolicyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cluster_AnnounceServer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(AnnounceServerRequest)
 	if err := dec(in); err != nil {
@@ -236,6 +308,14 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "HashAt",
 			Handler:    _Cluster_HashAt_Handler,
+		},
+		{
+			MethodName: "GetPolicy",
+			Handler:    _Cluster_GetPolicy_Handler,
+		},
+		{
+			MethodName: "SetPolicy",
+			Handler:    _Cluster_SetPolicy_Handler,
 		},
 		{
 			MethodName: "AnnounceServer",

@@ -112,7 +112,13 @@ type Dispatcher struct {
 	// Placements that failed or stopped by themselves since it last ran well.
 	Failures uint32 `protobuf:"varint,17,opt,name=failures,proto3" json:"failures,omitempty"`
 	// What the leader last heard of it; not set when nothing was heard or the answering server does not lead.
-	Progress      *Progress `protobuf:"bytes,18,opt,name=progress,proto3" json:"progress,omitempty"`
+	Progress *Progress `protobuf:"bytes,18,opt,name=progress,proto3" json:"progress,omitempty"`
+	// It reads the source's events for its changefeed, and has no table.
+	Trigger bool `protobuf:"varint,19,opt,name=trigger,proto3" json:"trigger,omitempty"`
+	// Its placement has reported that it waits at the event after its position.
+	Waits bool `protobuf:"varint,20,opt,name=waits,proto3" json:"waits,omitempty"`
+	// A removal is under way: it is not wanted any more.
+	Leaving       bool `protobuf:"varint,21,opt,name=leaving,proto3" json:"leaving,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -271,6 +277,27 @@ func (x *Dispatcher) GetProgress() *Progress {
 		return x.Progress
 	}
 	return nil
+}
+
+func (x *Dispatcher) GetTrigger() bool {
+	if x != nil {
+		return x.Trigger
+	}
+	return false
+}
+
+func (x *Dispatcher) GetWaits() bool {
+	if x != nil {
+		return x.Waits
+	}
+	return false
+}
+
+func (x *Dispatcher) GetLeaving() bool {
+	if x != nil {
+		return x.Leaving
+	}
+	return false
 }
 
 // Progress is soft state of the leader: how far a dispatcher has come.
@@ -898,7 +925,7 @@ var File_weir_v1_dispatchers_proto protoreflect.FileDescriptor
 
 const file_weir_v1_dispatchers_proto_rawDesc = "" +
 	"\n" +
-	"\x19weir/v1/dispatchers.proto\x12\aweir.v1\x1a\x14weir/v1/common.proto\"\x9c\x04\n" +
+	"\x19weir/v1/dispatchers.proto\x12\aweir.v1\x1a\x14weir/v1/common.proto\"\xe6\x04\n" +
 	"\n" +
 	"Dispatcher\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1e\n" +
@@ -921,7 +948,10 @@ const file_weir_v1_dispatchers_proto_rawDesc = "" +
 	"\bphase_at\x18\x0f \x01(\x04R\aphaseAt\x12\x19\n" +
 	"\bphase_ms\x18\x10 \x01(\x04R\aphaseMs\x12\x1a\n" +
 	"\bfailures\x18\x11 \x01(\rR\bfailures\x12-\n" +
-	"\bprogress\x18\x12 \x01(\v2\x11.weir.v1.ProgressR\bprogress\"\xae\x01\n" +
+	"\bprogress\x18\x12 \x01(\v2\x11.weir.v1.ProgressR\bprogress\x12\x18\n" +
+	"\atrigger\x18\x13 \x01(\bR\atrigger\x12\x14\n" +
+	"\x05waits\x18\x14 \x01(\bR\x05waits\x12\x18\n" +
+	"\aleaving\x18\x15 \x01(\bR\aleaving\"\xae\x01\n" +
 	"\bProgress\x12\x1e\n" +
 	"\n" +
 	"dispatcher\x18\x01 \x01(\x04R\n" +

@@ -108,7 +108,9 @@ type Node struct {
 	// What the leader knows of its lease; not set when the answering server does not lead or has not heard it.
 	Lease *Lease `protobuf:"bytes,15,opt,name=lease,proto3" json:"lease,omitempty"`
 	// Log index of its expiry or goodbye; 0 if it has not ended.
-	EndedAt       uint64 `protobuf:"varint,16,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	EndedAt uint64 `protobuf:"varint,16,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
+	// It is being drained.
+	Drain         *Drain `protobuf:"bytes,17,opt,name=drain,proto3" json:"drain,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -255,6 +257,102 @@ func (x *Node) GetEndedAt() uint64 {
 	return 0
 }
 
+func (x *Node) GetDrain() *Drain {
+	if x != nil {
+		return x.Drain
+	}
+	return nil
+}
+
+// Drain is how far a node's drain has come.
+type Drain struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Log index of its begin, and who asked.
+	Since uint64 `protobuf:"varint,1,opt,name=since,proto3" json:"since,omitempty"`
+	By    string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	// Placements that the node had at the begin, and those that it has now, on their way to it included.
+	From uint32 `protobuf:"varint,3,opt,name=from,proto3" json:"from,omitempty"`
+	Left uint64 `protobuf:"varint,4,opt,name=left,proto3" json:"left,omitempty"`
+	// The log entry in which the node's current incarnation has confirmed that it holds nothing; 0 until then.
+	ConfirmedAt uint64 `protobuf:"varint,5,opt,name=confirmed_at,json=confirmedAt,proto3" json:"confirmed_at,omitempty"`
+	// What it waits for, as a sentence; empty when it is over.
+	WaitsFor      string `protobuf:"bytes,6,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Drain) Reset() {
+	*x = Drain{}
+	mi := &file_weir_v1_nodes_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Drain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Drain) ProtoMessage() {}
+
+func (x *Drain) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_nodes_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Drain.ProtoReflect.Descriptor instead.
+func (*Drain) Descriptor() ([]byte, []int) {
+	return file_weir_v1_nodes_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Drain) GetSince() uint64 {
+	if x != nil {
+		return x.Since
+	}
+	return 0
+}
+
+func (x *Drain) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *Drain) GetFrom() uint32 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *Drain) GetLeft() uint64 {
+	if x != nil {
+		return x.Left
+	}
+	return 0
+}
+
+func (x *Drain) GetConfirmedAt() uint64 {
+	if x != nil {
+		return x.ConfirmedAt
+	}
+	return 0
+}
+
+func (x *Drain) GetWaitsFor() string {
+	if x != nil {
+		return x.WaitsFor
+	}
+	return ""
+}
+
 // Lease is soft state of the leader: how a node is doing.
 type Lease struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -274,7 +372,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_weir_v1_nodes_proto_msgTypes[1]
+	mi := &file_weir_v1_nodes_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -286,7 +384,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_nodes_proto_msgTypes[1]
+	mi := &file_weir_v1_nodes_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -299,7 +397,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_weir_v1_nodes_proto_rawDescGZIP(), []int{1}
+	return file_weir_v1_nodes_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Lease) GetHeardAgeMs() uint64 {
@@ -351,7 +449,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_weir_v1_nodes_proto_msgTypes[2]
+	mi := &file_weir_v1_nodes_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -363,7 +461,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_nodes_proto_msgTypes[2]
+	mi := &file_weir_v1_nodes_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -376,7 +474,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_nodes_proto_rawDescGZIP(), []int{2}
+	return file_weir_v1_nodes_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ListNodesRequest) GetRead() *ReadOptions {
@@ -413,7 +511,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_weir_v1_nodes_proto_msgTypes[3]
+	mi := &file_weir_v1_nodes_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -425,7 +523,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_nodes_proto_msgTypes[3]
+	mi := &file_weir_v1_nodes_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -438,7 +536,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_nodes_proto_rawDescGZIP(), []int{3}
+	return file_weir_v1_nodes_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListNodesResponse) GetHeader() *ResponseHeader {
@@ -473,7 +571,7 @@ type GetNodeRequest struct {
 
 func (x *GetNodeRequest) Reset() {
 	*x = GetNodeRequest{}
-	mi := &file_weir_v1_nodes_proto_msgTypes[4]
+	mi := &file_weir_v1_nodes_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -485,7 +583,7 @@ func (x *GetNodeRequest) String() string {
 func (*GetNodeRequest) ProtoMessage() {}
 
 func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_nodes_proto_msgTypes[4]
+	mi := &file_weir_v1_nodes_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -498,7 +596,7 @@ func (x *GetNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeRequest.ProtoReflect.Descriptor instead.
 func (*GetNodeRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_nodes_proto_rawDescGZIP(), []int{4}
+	return file_weir_v1_nodes_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetNodeRequest) GetRead() *ReadOptions {
@@ -526,7 +624,7 @@ type GetNodeResponse struct {
 
 func (x *GetNodeResponse) Reset() {
 	*x = GetNodeResponse{}
-	mi := &file_weir_v1_nodes_proto_msgTypes[5]
+	mi := &file_weir_v1_nodes_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -538,7 +636,7 @@ func (x *GetNodeResponse) String() string {
 func (*GetNodeResponse) ProtoMessage() {}
 
 func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_nodes_proto_msgTypes[5]
+	mi := &file_weir_v1_nodes_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -551,7 +649,7 @@ func (x *GetNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNodeResponse.ProtoReflect.Descriptor instead.
 func (*GetNodeResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_nodes_proto_rawDescGZIP(), []int{5}
+	return file_weir_v1_nodes_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *GetNodeResponse) GetHeader() *ResponseHeader {
@@ -583,7 +681,7 @@ type FenceNodeRequest struct {
 
 func (x *FenceNodeRequest) Reset() {
 	*x = FenceNodeRequest{}
-	mi := &file_weir_v1_nodes_proto_msgTypes[6]
+	mi := &file_weir_v1_nodes_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -595,7 +693,7 @@ func (x *FenceNodeRequest) String() string {
 func (*FenceNodeRequest) ProtoMessage() {}
 
 func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_nodes_proto_msgTypes[6]
+	mi := &file_weir_v1_nodes_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -608,7 +706,7 @@ func (x *FenceNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeRequest.ProtoReflect.Descriptor instead.
 func (*FenceNodeRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_nodes_proto_rawDescGZIP(), []int{6}
+	return file_weir_v1_nodes_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *FenceNodeRequest) GetHeader() *RequestHeader {
@@ -650,7 +748,7 @@ type FenceNodeResponse struct {
 
 func (x *FenceNodeResponse) Reset() {
 	*x = FenceNodeResponse{}
-	mi := &file_weir_v1_nodes_proto_msgTypes[7]
+	mi := &file_weir_v1_nodes_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -662,7 +760,7 @@ func (x *FenceNodeResponse) String() string {
 func (*FenceNodeResponse) ProtoMessage() {}
 
 func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_nodes_proto_msgTypes[7]
+	mi := &file_weir_v1_nodes_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -675,7 +773,7 @@ func (x *FenceNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FenceNodeResponse.ProtoReflect.Descriptor instead.
 func (*FenceNodeResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_nodes_proto_rawDescGZIP(), []int{7}
+	return file_weir_v1_nodes_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *FenceNodeResponse) GetHeader() *ResponseHeader {
@@ -692,11 +790,207 @@ func (x *FenceNodeResponse) GetIncarnation() uint64 {
 	return 0
 }
 
+// StartDrainRequest names a node.
+type StartDrainRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Header        *RequestHeader         `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartDrainRequest) Reset() {
+	*x = StartDrainRequest{}
+	mi := &file_weir_v1_nodes_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartDrainRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartDrainRequest) ProtoMessage() {}
+
+func (x *StartDrainRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_nodes_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartDrainRequest.ProtoReflect.Descriptor instead.
+func (*StartDrainRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_nodes_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *StartDrainRequest) GetHeader() *RequestHeader {
+	if x != nil {
+		return x.Header
+	}
+	return nil
+}
+
+func (x *StartDrainRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// StartDrainResponse says that the drain has begun.
+type StartDrainResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Header        *ResponseHeader        `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartDrainResponse) Reset() {
+	*x = StartDrainResponse{}
+	mi := &file_weir_v1_nodes_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartDrainResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartDrainResponse) ProtoMessage() {}
+
+func (x *StartDrainResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_nodes_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartDrainResponse.ProtoReflect.Descriptor instead.
+func (*StartDrainResponse) Descriptor() ([]byte, []int) {
+	return file_weir_v1_nodes_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *StartDrainResponse) GetHeader() *ResponseHeader {
+	if x != nil {
+		return x.Header
+	}
+	return nil
+}
+
+// ClearDrainRequest names a node.
+type ClearDrainRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Header        *RequestHeader         `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClearDrainRequest) Reset() {
+	*x = ClearDrainRequest{}
+	mi := &file_weir_v1_nodes_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClearDrainRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClearDrainRequest) ProtoMessage() {}
+
+func (x *ClearDrainRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_nodes_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClearDrainRequest.ProtoReflect.Descriptor instead.
+func (*ClearDrainRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_nodes_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ClearDrainRequest) GetHeader() *RequestHeader {
+	if x != nil {
+		return x.Header
+	}
+	return nil
+}
+
+func (x *ClearDrainRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+// ClearDrainResponse says that the node may be given work again.
+type ClearDrainResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Header        *ResponseHeader        `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClearDrainResponse) Reset() {
+	*x = ClearDrainResponse{}
+	mi := &file_weir_v1_nodes_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClearDrainResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClearDrainResponse) ProtoMessage() {}
+
+func (x *ClearDrainResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_nodes_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClearDrainResponse.ProtoReflect.Descriptor instead.
+func (*ClearDrainResponse) Descriptor() ([]byte, []int) {
+	return file_weir_v1_nodes_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ClearDrainResponse) GetHeader() *ResponseHeader {
+	if x != nil {
+		return x.Header
+	}
+	return nil
+}
+
 var File_weir_v1_nodes_proto protoreflect.FileDescriptor
 
 const file_weir_v1_nodes_proto_rawDesc = "" +
 	"\n" +
-	"\x13weir/v1/nodes.proto\x12\aweir.v1\x1a\x14weir/v1/common.proto\"\xf3\x03\n" +
+	"\x13weir/v1/nodes.proto\x12\aweir.v1\x1a\x14weir/v1/common.proto\"\x99\x04\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\x12+\n" +
@@ -717,7 +1011,15 @@ const file_weir_v1_nodes_proto_rawDesc = "" +
 	"placements\x12\x18\n" +
 	"\apending\x18\x0e \x01(\rR\apending\x12$\n" +
 	"\x05lease\x18\x0f \x01(\v2\x0e.weir.v1.LeaseR\x05lease\x12\x19\n" +
-	"\bended_at\x18\x10 \x01(\x04R\aendedAt\"\xa3\x01\n" +
+	"\bended_at\x18\x10 \x01(\x04R\aendedAt\x12$\n" +
+	"\x05drain\x18\x11 \x01(\v2\x0e.weir.v1.DrainR\x05drain\"\x95\x01\n" +
+	"\x05Drain\x12\x14\n" +
+	"\x05since\x18\x01 \x01(\x04R\x05since\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\rR\x04from\x12\x12\n" +
+	"\x04left\x18\x04 \x01(\x04R\x04left\x12!\n" +
+	"\fconfirmed_at\x18\x05 \x01(\x04R\vconfirmedAt\x12\x1b\n" +
+	"\twaits_for\x18\x06 \x01(\tR\bwaitsFor\"\xa3\x01\n" +
 	"\x05Lease\x12 \n" +
 	"\fheard_age_ms\x18\x01 \x01(\x04R\n" +
 	"heardAgeMs\x12\x14\n" +
@@ -748,18 +1050,32 @@ const file_weir_v1_nodes_proto_rawDesc = "" +
 	"\x03why\x18\x04 \x01(\tR\x03why\"f\n" +
 	"\x11FenceNodeResponse\x12/\n" +
 	"\x06header\x18\x01 \x01(\v2\x17.weir.v1.ResponseHeaderR\x06header\x12 \n" +
-	"\vincarnation\x18\x02 \x01(\x04R\vincarnation*\x86\x01\n" +
+	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\"W\n" +
+	"\x11StartDrainRequest\x12.\n" +
+	"\x06header\x18\x01 \x01(\v2\x16.weir.v1.RequestHeaderR\x06header\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"E\n" +
+	"\x12StartDrainResponse\x12/\n" +
+	"\x06header\x18\x01 \x01(\v2\x17.weir.v1.ResponseHeaderR\x06header\"W\n" +
+	"\x11ClearDrainRequest\x12.\n" +
+	"\x06header\x18\x01 \x01(\v2\x16.weir.v1.RequestHeaderR\x06header\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"E\n" +
+	"\x12ClearDrainResponse\x12/\n" +
+	"\x06header\x18\x01 \x01(\v2\x17.weir.v1.ResponseHeaderR\x06header*\x86\x01\n" +
 	"\n" +
 	"NodeStatus\x12\x1b\n" +
 	"\x17NODE_STATUS_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10NODE_STATUS_LIVE\x10\x01\x12\x16\n" +
 	"\x12NODE_STATUS_FENCED\x10\x02\x12\x17\n" +
 	"\x13NODE_STATUS_EXPIRED\x10\x03\x12\x14\n" +
-	"\x10NODE_STATUS_GONE\x10\x042\xcd\x01\n" +
+	"\x10NODE_STATUS_GONE\x10\x042\xdb\x02\n" +
 	"\x05Nodes\x12B\n" +
 	"\tListNodes\x12\x19.weir.v1.ListNodesRequest\x1a\x1a.weir.v1.ListNodesResponse\x12<\n" +
 	"\aGetNode\x12\x17.weir.v1.GetNodeRequest\x1a\x18.weir.v1.GetNodeResponse\x12B\n" +
-	"\tFenceNode\x12\x19.weir.v1.FenceNodeRequest\x1a\x1a.weir.v1.FenceNodeResponseB0Z.github.com/weir-project/weir/api/weirv1;weirv1b\x06proto3"
+	"\tFenceNode\x12\x19.weir.v1.FenceNodeRequest\x1a\x1a.weir.v1.FenceNodeResponse\x12E\n" +
+	"\n" +
+	"StartDrain\x12\x1a.weir.v1.StartDrainRequest\x1a\x1b.weir.v1.StartDrainResponse\x12E\n" +
+	"\n" +
+	"ClearDrain\x12\x1a.weir.v1.ClearDrainRequest\x1a\x1b.weir.v1.ClearDrainResponseB0Z.github.com/weir-project/weir/api/weirv1;weirv1b\x06proto3"
 
 var (
 	file_weir_v1_nodes_proto_rawDescOnce sync.Once
@@ -774,43 +1090,57 @@ func file_weir_v1_nodes_proto_rawDescGZIP() []byte {
 }
 
 var file_weir_v1_nodes_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_weir_v1_nodes_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_weir_v1_nodes_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_weir_v1_nodes_proto_goTypes = []any{
-	(NodeStatus)(0),           // 0: weir.v1.NodeStatus
-	(*Node)(nil),              // 1: weir.v1.Node
-	(*Lease)(nil),             // 2: weir.v1.Lease
-	(*ListNodesRequest)(nil),  // 3: weir.v1.ListNodesRequest
-	(*ListNodesResponse)(nil), // 4: weir.v1.ListNodesResponse
-	(*GetNodeRequest)(nil),    // 5: weir.v1.GetNodeRequest
-	(*GetNodeResponse)(nil),   // 6: weir.v1.GetNodeResponse
-	(*FenceNodeRequest)(nil),  // 7: weir.v1.FenceNodeRequest
-	(*FenceNodeResponse)(nil), // 8: weir.v1.FenceNodeResponse
-	(*ReadOptions)(nil),       // 9: weir.v1.ReadOptions
-	(*ResponseHeader)(nil),    // 10: weir.v1.ResponseHeader
-	(*RequestHeader)(nil),     // 11: weir.v1.RequestHeader
+	(NodeStatus)(0),            // 0: weir.v1.NodeStatus
+	(*Node)(nil),               // 1: weir.v1.Node
+	(*Drain)(nil),              // 2: weir.v1.Drain
+	(*Lease)(nil),              // 3: weir.v1.Lease
+	(*ListNodesRequest)(nil),   // 4: weir.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),  // 5: weir.v1.ListNodesResponse
+	(*GetNodeRequest)(nil),     // 6: weir.v1.GetNodeRequest
+	(*GetNodeResponse)(nil),    // 7: weir.v1.GetNodeResponse
+	(*FenceNodeRequest)(nil),   // 8: weir.v1.FenceNodeRequest
+	(*FenceNodeResponse)(nil),  // 9: weir.v1.FenceNodeResponse
+	(*StartDrainRequest)(nil),  // 10: weir.v1.StartDrainRequest
+	(*StartDrainResponse)(nil), // 11: weir.v1.StartDrainResponse
+	(*ClearDrainRequest)(nil),  // 12: weir.v1.ClearDrainRequest
+	(*ClearDrainResponse)(nil), // 13: weir.v1.ClearDrainResponse
+	(*ReadOptions)(nil),        // 14: weir.v1.ReadOptions
+	(*ResponseHeader)(nil),     // 15: weir.v1.ResponseHeader
+	(*RequestHeader)(nil),      // 16: weir.v1.RequestHeader
 }
 var file_weir_v1_nodes_proto_depIdxs = []int32{
 	0,  // 0: weir.v1.Node.status:type_name -> weir.v1.NodeStatus
-	2,  // 1: weir.v1.Node.lease:type_name -> weir.v1.Lease
-	9,  // 2: weir.v1.ListNodesRequest.read:type_name -> weir.v1.ReadOptions
-	10, // 3: weir.v1.ListNodesResponse.header:type_name -> weir.v1.ResponseHeader
-	1,  // 4: weir.v1.ListNodesResponse.nodes:type_name -> weir.v1.Node
-	9,  // 5: weir.v1.GetNodeRequest.read:type_name -> weir.v1.ReadOptions
-	10, // 6: weir.v1.GetNodeResponse.header:type_name -> weir.v1.ResponseHeader
-	1,  // 7: weir.v1.GetNodeResponse.node:type_name -> weir.v1.Node
-	11, // 8: weir.v1.FenceNodeRequest.header:type_name -> weir.v1.RequestHeader
-	10, // 9: weir.v1.FenceNodeResponse.header:type_name -> weir.v1.ResponseHeader
-	3,  // 10: weir.v1.Nodes.ListNodes:input_type -> weir.v1.ListNodesRequest
-	5,  // 11: weir.v1.Nodes.GetNode:input_type -> weir.v1.GetNodeRequest
-	7,  // 12: weir.v1.Nodes.FenceNode:input_type -> weir.v1.FenceNodeRequest
-	4,  // 13: weir.v1.Nodes.ListNodes:output_type -> weir.v1.ListNodesResponse
-	6,  // 14: weir.v1.Nodes.GetNode:output_type -> weir.v1.GetNodeResponse
-	8,  // 15: weir.v1.Nodes.FenceNode:output_type -> weir.v1.FenceNodeResponse
-	13, // [13:16] is the sub-list for method output_type
-	10, // [10:13] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	3,  // 1: weir.v1.Node.lease:type_name -> weir.v1.Lease
+	2,  // 2: weir.v1.Node.drain:type_name -> weir.v1.Drain
+	14, // 3: weir.v1.ListNodesRequest.read:type_name -> weir.v1.ReadOptions
+	15, // 4: weir.v1.ListNodesResponse.header:type_name -> weir.v1.ResponseHeader
+	1,  // 5: weir.v1.ListNodesResponse.nodes:type_name -> weir.v1.Node
+	14, // 6: weir.v1.GetNodeRequest.read:type_name -> weir.v1.ReadOptions
+	15, // 7: weir.v1.GetNodeResponse.header:type_name -> weir.v1.ResponseHeader
+	1,  // 8: weir.v1.GetNodeResponse.node:type_name -> weir.v1.Node
+	16, // 9: weir.v1.FenceNodeRequest.header:type_name -> weir.v1.RequestHeader
+	15, // 10: weir.v1.FenceNodeResponse.header:type_name -> weir.v1.ResponseHeader
+	16, // 11: weir.v1.StartDrainRequest.header:type_name -> weir.v1.RequestHeader
+	15, // 12: weir.v1.StartDrainResponse.header:type_name -> weir.v1.ResponseHeader
+	16, // 13: weir.v1.ClearDrainRequest.header:type_name -> weir.v1.RequestHeader
+	15, // 14: weir.v1.ClearDrainResponse.header:type_name -> weir.v1.ResponseHeader
+	4,  // 15: weir.v1.Nodes.ListNodes:input_type -> weir.v1.ListNodesRequest
+	6,  // 16: weir.v1.Nodes.GetNode:input_type -> weir.v1.GetNodeRequest
+	8,  // 17: weir.v1.Nodes.FenceNode:input_type -> weir.v1.FenceNodeRequest
+	10, // 18: weir.v1.Nodes.StartDrain:input_type -> weir.v1.StartDrainRequest
+	12, // 19: weir.v1.Nodes.ClearDrain:input_type -> weir.v1.ClearDrainRequest
+	5,  // 20: weir.v1.Nodes.ListNodes:output_type -> weir.v1.ListNodesResponse
+	7,  // 21: weir.v1.Nodes.GetNode:output_type -> weir.v1.GetNodeResponse
+	9,  // 22: weir.v1.Nodes.FenceNode:output_type -> weir.v1.FenceNodeResponse
+	11, // 23: weir.v1.Nodes.StartDrain:output_type -> weir.v1.StartDrainResponse
+	13, // 24: weir.v1.Nodes.ClearDrain:output_type -> weir.v1.ClearDrainResponse
+	20, // [20:25] is the sub-list for method output_type
+	15, // [15:20] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_nodes_proto_init() }
@@ -825,7 +1155,7 @@ func file_weir_v1_nodes_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_v1_nodes_proto_rawDesc), len(file_weir_v1_nodes_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   8,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

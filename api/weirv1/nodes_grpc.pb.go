@@ -19,9 +19,11 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	Nodes_ListNodes_FullMethodName = "/weir.v1.Nodes/ListNodes"
-	Nodes_GetNode_FullMethodName   = "/weir.v1.Nodes/GetNode"
-	Nodes_FenceNode_FullMethodName = "/weir.v1.Nodes/FenceNode"
+	Nodes_ListNodes_FullMethodName  = "/weir.v1.Nodes/ListNodes"
+	Nodes_GetNode_FullMethodName    = "/weir.v1.Nodes/GetNode"
+	Nodes_FenceNode_FullMethodName  = "/weir.v1.Nodes/FenceNode"
+	Nodes_StartDrain_FullMethodName = "/weir.v1.Nodes/StartDrain"
+	Nodes_ClearDrain_FullMethodName = "/weir.v1.Nodes/ClearDrain"
 )
 
 // NodesClient is the client API for Nodes service.
@@ -36,6 +38,11 @@ type NodesClient interface {
 	GetNode(ctx context.Context, in *GetNodeRequest, opts ...grpc.CallOption) (*GetNodeResponse, error)
 	// FenceNode ends an incarnation's acks: it pauses at its deadline and its work is given away when that is over.
 	FenceNode(ctx context.Context, in *FenceNodeRequest, opts ...grpc.CallOption) (*FenceNodeResponse, error)
+	// StartDrain takes a node's work away step by step and gives it no new one. It belongs to the node's name, whatever
+	// becomes of its process, until ClearDrain. GetNode tells the progress.
+	StartDrain(ctx context.Context, in *StartDrainRequest, opts ...grpc.CallOption) (*StartDrainResponse, error)
+	// ClearDrain ends a drain: the node may be given work again.
+	ClearDrain(ctx context.Context, in *ClearDrainRequest, opts ...grpc.CallOption) (*ClearDrainResponse, error)
 }
 
 type nodesClient struct {
@@ -76,6 +83,26 @@ func (c *nodesClient) FenceNode(ctx context.Context, in *FenceNodeRequest, opts 
 	return out, nil
 }
 
+func (c *nodesClient) StartDrain(ctx context.Context, in *StartDrainRequest, opts ...grpc.CallOption) (*StartDrainResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StartDrainResponse)
+	err := c.cc.Invoke(ctx, Nodes_StartDrain_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *nodesClient) ClearDrain(ctx context.Context, in *ClearDrainRequest, opts ...grpc.CallOption) (*ClearDrainResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ClearDrainResponse)
+	err := c.cc.Invoke(ctx, Nodes_ClearDrain_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // NodesServer is the server API for Nodes service.
 // All implementations must embed UnimplementedNodesServer
 // for forward compatibility.
@@ -88,6 +115,11 @@ type NodesServer interface {
 	GetNode(context.Context, *GetNodeRequest) (*GetNodeResponse, error)
 	// FenceNode ends an incarnation's acks: it pauses at its deadline and its work is given away when that is over.
 	FenceNode(context.Context, *FenceNodeRequest) (*FenceNodeResponse, error)
+	// StartDrain takes a node's work away step by step and gives it no new one. It belongs to the node's name, whatever
+	// becomes of its process, until ClearDrain. GetNode tells the progress.
+	StartDrain(context.Context, *StartDrainRequest) (*StartDrainResponse, error)
+	// ClearDrain ends a drain: the node may be given work again.
+	ClearDrain(context.Context, *ClearDrainRequest) (*ClearDrainResponse, error)
 	mustEmbedUnimplementedNodesServer()
 }
 
@@ -106,6 +138,12 @@ func (UnimplementedNodesServer) GetNode(context.Context, *GetNodeRequest) (*GetN
 }
 func (UnimplementedNodesServer) FenceNode(context.Context, *FenceNodeRequest) (*FenceNodeResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method FenceNode not implemented")
+}
+func (UnimplementedNodesServer) StartDrain(context.Context, *StartDrainRequest) (*StartDrainResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method StartDrain not implemented")
+}
+func (UnimplementedNodesServer) ClearDrain(context.Context, *ClearDrainRequest) (*ClearDrainResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ClearDrain not implemented")
 }
 func (UnimplementedNodesServer) mustEmbedUnimplementedNodesServer() {}
 func (UnimplementedNodesServer) testEmbeddedByValue()               {}
@@ -182,6 +220,42 @@ func _Nodes_FenceNode_Handler(srv interface{}, ctx context.Context, dec func(int
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Nodes_StartDrain_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StartDrainRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodesServer).StartDrain(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Nodes_StartDrain_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodesServer).StartDrain(ctx, req.(*StartDrainRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Nodes_ClearDrain_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ClearDrainRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(NodesServer).ClearDrain(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Nodes_ClearDrain_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(NodesServer).ClearDrain(ctx, req.(*ClearDrainRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Nodes_ServiceDesc is the grpc.ServiceDesc for Nodes service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -200,6 +274,14 @@ var Nodes_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "FenceNode",
 			Handler:    _Nodes_FenceNode_Handler,
+		},
+		{
+			MethodName: "StartDrain",
+			Handler:    _Nodes_StartDrain_Handler,
+		},
+		{
+			MethodName: "ClearDrain",
+			Handler:    _Nodes_ClearDrain_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

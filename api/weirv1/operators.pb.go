@@ -35,6 +35,10 @@ const (
 	OperatorKind_OPERATOR_KIND_REMOVE OperatorKind = 3
 	// Stops a dispatcher for a pause; cannot be asked for.
 	OperatorKind_OPERATOR_KIND_STOP OperatorKind = 4
+	// Replaces a running dispatcher by several that tile its span.
+	OperatorKind_OPERATOR_KIND_SPLIT OperatorKind = 5
+	// Replaces adjacent dispatchers of one table by one.
+	OperatorKind_OPERATOR_KIND_MERGE OperatorKind = 6
 )
 
 // Enum value maps for OperatorKind.
@@ -45,6 +49,8 @@ var (
 		2: "OPERATOR_KIND_MOVE",
 		3: "OPERATOR_KIND_REMOVE",
 		4: "OPERATOR_KIND_STOP",
+		5: "OPERATOR_KIND_SPLIT",
+		6: "OPERATOR_KIND_MERGE",
 	}
 	OperatorKind_value = map[string]int32{
 		"OPERATOR_KIND_UNSPECIFIED": 0,
@@ -52,6 +58,8 @@ var (
 		"OPERATOR_KIND_MOVE":        2,
 		"OPERATOR_KIND_REMOVE":      3,
 		"OPERATOR_KIND_STOP":        4,
+		"OPERATOR_KIND_SPLIT":       5,
+		"OPERATOR_KIND_MERGE":       6,
 	}
 )
 
@@ -196,14 +204,69 @@ func (OperatorState) EnumDescriptor() ([]byte, []int) {
 	return file_weir_v1_operators_proto_rawDescGZIP(), []int{2}
 }
 
-// Operator is a running or finished change to a dispatcher.
+// OperatorTarget is where a child of a Split goes.
+type OperatorTarget struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: nowhere yet.
+	Node          string `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Incarnation   uint64 `protobuf:"varint,2,opt,name=incarnation,proto3" json:"incarnation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OperatorTarget) Reset() {
+	*x = OperatorTarget{}
+	mi := &file_weir_v1_operators_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OperatorTarget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OperatorTarget) ProtoMessage() {}
+
+func (x *OperatorTarget) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_operators_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OperatorTarget.ProtoReflect.Descriptor instead.
+func (*OperatorTarget) Descriptor() ([]byte, []int) {
+	return file_weir_v1_operators_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *OperatorTarget) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *OperatorTarget) GetIncarnation() uint64 {
+	if x != nil {
+		return x.Incarnation
+	}
+	return 0
+}
+
+// Operator is a running or finished change to a dispatcher, or, for a Merge, to several.
 type Operator struct {
-	state      protoimpl.MessageState `protogen:"open.v1"`
-	Id         uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	Kind       OperatorKind           `protobuf:"varint,2,opt,name=kind,proto3,enum=weir.v1.OperatorKind" json:"kind,omitempty"`
-	Dispatcher uint64                 `protobuf:"varint,3,opt,name=dispatcher,proto3" json:"dispatcher,omitempty"`
-	Changefeed string                 `protobuf:"bytes,4,opt,name=changefeed,proto3" json:"changefeed,omitempty"`
-	Table      string                 `protobuf:"bytes,5,opt,name=table,proto3" json:"table,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Kind  OperatorKind           `protobuf:"varint,2,opt,name=kind,proto3,enum=weir.v1.OperatorKind" json:"kind,omitempty"`
+	// Of a Merge: the first of its sources in key order.
+	Dispatcher uint64 `protobuf:"varint,3,opt,name=dispatcher,proto3" json:"dispatcher,omitempty"`
+	Changefeed string `protobuf:"bytes,4,opt,name=changefeed,proto3" json:"changefeed,omitempty"`
+	Table      string `protobuf:"bytes,5,opt,name=table,proto3" json:"table,omitempty"`
 	// The placement that is stopped first.
 	From            string `protobuf:"bytes,6,opt,name=from,proto3" json:"from,omitempty"`
 	FromIncarnation uint64 `protobuf:"varint,7,opt,name=from_incarnation,json=fromIncarnation,proto3" json:"from_incarnation,omitempty"`
@@ -233,14 +296,28 @@ type Operator struct {
 	// The removal that took its place.
 	ReplacedBy uint64 `protobuf:"varint,21,opt,name=replaced_by,json=replacedBy,proto3" json:"replaced_by,omitempty"`
 	// What a running operator waits for, as a sentence.
-	WaitsFor      string `protobuf:"bytes,22,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
+	WaitsFor string `protobuf:"bytes,22,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"`
+	// Those of a Split's children, in key order.
+	Spans []*Span `protobuf:"bytes,23,rep,name=spans,proto3" json:"spans,omitempty"`
+	// Where a Split's children go: none, or one for each span.
+	Targets []*OperatorTarget `protobuf:"bytes,24,rep,name=targets,proto3" json:"targets,omitempty"`
+	// A Merge's dispatchers, in key order.
+	Sources []uint64 `protobuf:"varint,25,rep,packed,name=sources,proto3" json:"sources,omitempty"`
+	// The dispatchers that a Split or a Merge has created.
+	Made []uint64 `protobuf:"varint,26,rep,packed,name=made,proto3" json:"made,omitempty"`
+	// State-machine time after which it counts as stuck.
+	DeadlineMs uint64 `protobuf:"varint,27,opt,name=deadline_ms,json=deadlineMs,proto3" json:"deadline_ms,omitempty"`
+	// The log entry that found it stuck; 0 while it is not.
+	StuckAt uint64 `protobuf:"varint,28,opt,name=stuck_at,json=stuckAt,proto3" json:"stuck_at,omitempty"`
+	// The origin of a Move has stopped, and the destination has been ordered to start.
+	Moved         bool `protobuf:"varint,29,opt,name=moved,proto3" json:"moved,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Operator) Reset() {
 	*x = Operator{}
-	mi := &file_weir_v1_operators_proto_msgTypes[0]
+	mi := &file_weir_v1_operators_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -252,7 +329,7 @@ func (x *Operator) String() string {
 func (*Operator) ProtoMessage() {}
 
 func (x *Operator) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_operators_proto_msgTypes[0]
+	mi := &file_weir_v1_operators_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -265,7 +342,7 @@ func (x *Operator) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Operator.ProtoReflect.Descriptor instead.
 func (*Operator) Descriptor() ([]byte, []int) {
-	return file_weir_v1_operators_proto_rawDescGZIP(), []int{0}
+	return file_weir_v1_operators_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *Operator) GetId() uint64 {
@@ -422,26 +499,84 @@ func (x *Operator) GetWaitsFor() string {
 	return ""
 }
 
+func (x *Operator) GetSpans() []*Span {
+	if x != nil {
+		return x.Spans
+	}
+	return nil
+}
+
+func (x *Operator) GetTargets() []*OperatorTarget {
+	if x != nil {
+		return x.Targets
+	}
+	return nil
+}
+
+func (x *Operator) GetSources() []uint64 {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
+func (x *Operator) GetMade() []uint64 {
+	if x != nil {
+		return x.Made
+	}
+	return nil
+}
+
+func (x *Operator) GetDeadlineMs() uint64 {
+	if x != nil {
+		return x.DeadlineMs
+	}
+	return 0
+}
+
+func (x *Operator) GetStuckAt() uint64 {
+	if x != nil {
+		return x.StuckAt
+	}
+	return 0
+}
+
+func (x *Operator) GetMoved() bool {
+	if x != nil {
+		return x.Moved
+	}
+	return false
+}
+
 // OperatorSpec is what an operator shall do.
 type OperatorSpec struct {
-	state      protoimpl.MessageState `protogen:"open.v1"`
-	Kind       OperatorKind           `protobuf:"varint,1,opt,name=kind,proto3,enum=weir.v1.OperatorKind" json:"kind,omitempty"`
-	Dispatcher uint64                 `protobuf:"varint,2,opt,name=dispatcher,proto3" json:"dispatcher,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Kind  OperatorKind           `protobuf:"varint,1,opt,name=kind,proto3,enum=weir.v1.OperatorKind" json:"kind,omitempty"`
+	// 0 for a Merge.
+	Dispatcher uint64 `protobuf:"varint,2,opt,name=dispatcher,proto3" json:"dispatcher,omitempty"`
 	// The owner that a Move expects; empty: the dispatcher must be absent.
 	From string `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
 	// A Move accepts whichever node owns the dispatcher.
 	FromAny bool `protobuf:"varint,4,opt,name=from_any,json=fromAny,proto3" json:"from_any,omitempty"`
 	// The destination of an Add or a Move.
 	To string `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`
-	// If not zero, must equal the epoch of the current placement.
-	ExpectEpoch   uint64 `protobuf:"varint,6,opt,name=expect_epoch,json=expectEpoch,proto3" json:"expect_epoch,omitempty"`
+	// If not zero, must equal the epoch of the current placement; of a Merge that of the first source named.
+	ExpectEpoch uint64 `protobuf:"varint,6,opt,name=expect_epoch,json=expectEpoch,proto3" json:"expect_epoch,omitempty"`
+	// The spans of a Split's children: they tile the dispatcher's span, in key order. Or split_keys, not both.
+	Spans []*Span `protobuf:"bytes,7,rep,name=spans,proto3" json:"spans,omitempty"`
+	// The inner bounds of a Split's children in key bytes, strictly ascending.
+	SplitKeys [][]byte `protobuf:"bytes,8,rep,name=split_keys,json=splitKeys,proto3" json:"split_keys,omitempty"`
+	// Where a Split's children go: none, or for each of them a node, or an empty name.
+	Targets []string `protobuf:"bytes,9,rep,name=targets,proto3" json:"targets,omitempty"`
+	// A Merge's dispatchers: adjacent ones of one table, in any order.
+	Sources       []uint64 `protobuf:"varint,10,rep,packed,name=sources,proto3" json:"sources,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *OperatorSpec) Reset() {
 	*x = OperatorSpec{}
-	mi := &file_weir_v1_operators_proto_msgTypes[1]
+	mi := &file_weir_v1_operators_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -453,7 +588,7 @@ func (x *OperatorSpec) String() string {
 func (*OperatorSpec) ProtoMessage() {}
 
 func (x *OperatorSpec) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_operators_proto_msgTypes[1]
+	mi := &file_weir_v1_operators_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -466,7 +601,7 @@ func (x *OperatorSpec) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OperatorSpec.ProtoReflect.Descriptor instead.
 func (*OperatorSpec) Descriptor() ([]byte, []int) {
-	return file_weir_v1_operators_proto_rawDescGZIP(), []int{1}
+	return file_weir_v1_operators_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *OperatorSpec) GetKind() OperatorKind {
@@ -511,6 +646,34 @@ func (x *OperatorSpec) GetExpectEpoch() uint64 {
 	return 0
 }
 
+func (x *OperatorSpec) GetSpans() []*Span {
+	if x != nil {
+		return x.Spans
+	}
+	return nil
+}
+
+func (x *OperatorSpec) GetSplitKeys() [][]byte {
+	if x != nil {
+		return x.SplitKeys
+	}
+	return nil
+}
+
+func (x *OperatorSpec) GetTargets() []string {
+	if x != nil {
+		return x.Targets
+	}
+	return nil
+}
+
+func (x *OperatorSpec) GetSources() []uint64 {
+	if x != nil {
+		return x.Sources
+	}
+	return nil
+}
+
 // AdmitOperatorRequest asks for one operator.
 type AdmitOperatorRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -522,7 +685,7 @@ type AdmitOperatorRequest struct {
 
 func (x *AdmitOperatorRequest) Reset() {
 	*x = AdmitOperatorRequest{}
-	mi := &file_weir_v1_operators_proto_msgTypes[2]
+	mi := &file_weir_v1_operators_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -534,7 +697,7 @@ func (x *AdmitOperatorRequest) String() string {
 func (*AdmitOperatorRequest) ProtoMessage() {}
 
 func (x *AdmitOperatorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_operators_proto_msgTypes[2]
+	mi := &file_weir_v1_operators_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -547,7 +710,7 @@ func (x *AdmitOperatorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmitOperatorRequest.ProtoReflect.Descriptor instead.
 func (*AdmitOperatorRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_operators_proto_rawDescGZIP(), []int{2}
+	return file_weir_v1_operators_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *AdmitOperatorRequest) GetHeader() *RequestHeader {
@@ -582,7 +745,7 @@ type Admission struct {
 
 func (x *Admission) Reset() {
 	*x = Admission{}
-	mi := &file_weir_v1_operators_proto_msgTypes[3]
+	mi := &file_weir_v1_operators_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -594,7 +757,7 @@ func (x *Admission) String() string {
 func (*Admission) ProtoMessage() {}
 
 func (x *Admission) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_operators_proto_msgTypes[3]
+	mi := &file_weir_v1_operators_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -607,7 +770,7 @@ func (x *Admission) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Admission.ProtoReflect.Descriptor instead.
 func (*Admission) Descriptor() ([]byte, []int) {
-	return file_weir_v1_operators_proto_rawDescGZIP(), []int{3}
+	return file_weir_v1_operators_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Admission) GetOpId() uint64 {
@@ -656,7 +819,7 @@ type AdmitOperatorResponse struct {
 
 func (x *AdmitOperatorResponse) Reset() {
 	*x = AdmitOperatorResponse{}
-	mi := &file_weir_v1_operators_proto_msgTypes[4]
+	mi := &file_weir_v1_operators_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -668,7 +831,7 @@ func (x *AdmitOperatorResponse) String() string {
 func (*AdmitOperatorResponse) ProtoMessage() {}
 
 func (x *AdmitOperatorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_operators_proto_msgTypes[4]
+	mi := &file_weir_v1_operators_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -681,7 +844,7 @@ func (x *AdmitOperatorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmitOperatorResponse.ProtoReflect.Descriptor instead.
 func (*AdmitOperatorResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_operators_proto_rawDescGZIP(), []int{4}
+	return file_weir_v1_operators_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *AdmitOperatorResponse) GetHeader() *ResponseHeader {
@@ -710,7 +873,7 @@ type AdmitBatchRequest struct {
 
 func (x *AdmitBatchRequest) Reset() {
 	*x = AdmitBatchRequest{}
-	mi := &file_weir_v1_operators_proto_msgTypes[5]
+	mi := &file_weir_v1_operators_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -722,7 +885,7 @@ func (x *AdmitBatchRequest) String() string {
 func (*AdmitBatchRequest) ProtoMessage() {}
 
 func (x *AdmitBatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_operators_proto_msgTypes[5]
+	mi := &file_weir_v1_operators_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -735,7 +898,7 @@ func (x *AdmitBatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmitBatchRequest.ProtoReflect.Descriptor instead.
 func (*AdmitBatchRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_operators_proto_rawDescGZIP(), []int{5}
+	return file_weir_v1_operators_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *AdmitBatchRequest) GetHeader() *RequestHeader {
@@ -763,7 +926,7 @@ type AdmitBatchResponse struct {
 
 func (x *AdmitBatchResponse) Reset() {
 	*x = AdmitBatchResponse{}
-	mi := &file_weir_v1_operators_proto_msgTypes[6]
+	mi := &file_weir_v1_operators_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -775,7 +938,7 @@ func (x *AdmitBatchResponse) String() string {
 func (*AdmitBatchResponse) ProtoMessage() {}
 
 func (x *AdmitBatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_operators_proto_msgTypes[6]
+	mi := &file_weir_v1_operators_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -788,7 +951,7 @@ func (x *AdmitBatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmitBatchResponse.ProtoReflect.Descriptor instead.
 func (*AdmitBatchResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_operators_proto_rawDescGZIP(), []int{6}
+	return file_weir_v1_operators_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *AdmitBatchResponse) GetHeader() *ResponseHeader {
@@ -819,7 +982,7 @@ type AdmitVerdict struct {
 
 func (x *AdmitVerdict) Reset() {
 	*x = AdmitVerdict{}
-	mi := &file_weir_v1_operators_proto_msgTypes[7]
+	mi := &file_weir_v1_operators_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -831,7 +994,7 @@ func (x *AdmitVerdict) String() string {
 func (*AdmitVerdict) ProtoMessage() {}
 
 func (x *AdmitVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_operators_proto_msgTypes[7]
+	mi := &file_weir_v1_operators_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -844,7 +1007,7 @@ func (x *AdmitVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AdmitVerdict.ProtoReflect.Descriptor instead.
 func (*AdmitVerdict) Descriptor() ([]byte, []int) {
-	return file_weir_v1_operators_proto_rawDescGZIP(), []int{7}
+	return file_weir_v1_operators_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *AdmitVerdict) GetVerdict() isAdmitVerdict_Verdict {
@@ -888,6 +1051,133 @@ func (*AdmitVerdict_Admission) isAdmitVerdict_Verdict() {}
 
 func (*AdmitVerdict_Refusal) isAdmitVerdict_Verdict() {}
 
+// AdmitManyRequest asks for many operators. With all_or_nothing they stand in one entry, at most 256 of them, under the
+// request's own id. Without, up to 4,096 a call are decided in chunks of 256: chunk c (from first_chunk) has the request id
+// "ID#c" of its own, so the header's id may have at most 53 bytes. A caller with more goes on in another call under the
+// same id, with first_chunk counting on.
+type AdmitManyRequest struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Header    *RequestHeader         `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	Operators []*OperatorSpec        `protobuf:"bytes,2,rep,name=operators,proto3" json:"operators,omitempty"`
+	// Admit all of them or none.
+	AllOrNothing bool `protobuf:"varint,3,opt,name=all_or_nothing,json=allOrNothing,proto3" json:"all_or_nothing,omitempty"`
+	// Number of the first chunk.
+	FirstChunk    uint32 `protobuf:"varint,4,opt,name=first_chunk,json=firstChunk,proto3" json:"first_chunk,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdmitManyRequest) Reset() {
+	*x = AdmitManyRequest{}
+	mi := &file_weir_v1_operators_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdmitManyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdmitManyRequest) ProtoMessage() {}
+
+func (x *AdmitManyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_operators_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdmitManyRequest.ProtoReflect.Descriptor instead.
+func (*AdmitManyRequest) Descriptor() ([]byte, []int) {
+	return file_weir_v1_operators_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *AdmitManyRequest) GetHeader() *RequestHeader {
+	if x != nil {
+		return x.Header
+	}
+	return nil
+}
+
+func (x *AdmitManyRequest) GetOperators() []*OperatorSpec {
+	if x != nil {
+		return x.Operators
+	}
+	return nil
+}
+
+func (x *AdmitManyRequest) GetAllOrNothing() bool {
+	if x != nil {
+		return x.AllOrNothing
+	}
+	return false
+}
+
+func (x *AdmitManyRequest) GetFirstChunk() uint32 {
+	if x != nil {
+		return x.FirstChunk
+	}
+	return 0
+}
+
+// AdmitManyResponse has a verdict for each operator, in order.
+type AdmitManyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Header        *ResponseHeader        `protobuf:"bytes,1,opt,name=header,proto3" json:"header,omitempty"`
+	Verdicts      []*AdmitVerdict        `protobuf:"bytes,2,rep,name=verdicts,proto3" json:"verdicts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdmitManyResponse) Reset() {
+	*x = AdmitManyResponse{}
+	mi := &file_weir_v1_operators_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdmitManyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdmitManyResponse) ProtoMessage() {}
+
+func (x *AdmitManyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_operators_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdmitManyResponse.ProtoReflect.Descriptor instead.
+func (*AdmitManyResponse) Descriptor() ([]byte, []int) {
+	return file_weir_v1_operators_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *AdmitManyResponse) GetHeader() *ResponseHeader {
+	if x != nil {
+		return x.Header
+	}
+	return nil
+}
+
+func (x *AdmitManyResponse) GetVerdicts() []*AdmitVerdict {
+	if x != nil {
+		return x.Verdicts
+	}
+	return nil
+}
+
 // CancelOperatorRequest names an operator.
 type CancelOperatorRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -899,7 +1189,7 @@ type CancelOperatorRequest struct {
 
 func (x *CancelOperatorRequest) Reset() {
 	*x = CancelOperatorRequest{}
-	mi := &file_weir_v1_operators_proto_msgTypes[8]
+	mi := &file_weir_v1_operators_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -911,7 +1201,7 @@ func (x *CancelOperatorRequest) String() string {
 func (*CancelOperatorRequest) ProtoMessage() {}
 
 func (x *CancelOperatorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_operators_proto_msgTypes[8]
+	mi := &file_weir_v1_operators_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -924,7 +1214,7 @@ func (x *CancelOperatorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperatorRequest.ProtoReflect.Descriptor instead.
 func (*CancelOperatorRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_operators_proto_rawDescGZIP(), []int{8}
+	return file_weir_v1_operators_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CancelOperatorRequest) GetHeader() *RequestHeader {
@@ -951,7 +1241,7 @@ type CancelOperatorResponse struct {
 
 func (x *CancelOperatorResponse) Reset() {
 	*x = CancelOperatorResponse{}
-	mi := &file_weir_v1_operators_proto_msgTypes[9]
+	mi := &file_weir_v1_operators_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -963,7 +1253,7 @@ func (x *CancelOperatorResponse) String() string {
 func (*CancelOperatorResponse) ProtoMessage() {}
 
 func (x *CancelOperatorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_operators_proto_msgTypes[9]
+	mi := &file_weir_v1_operators_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -976,7 +1266,7 @@ func (x *CancelOperatorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelOperatorResponse.ProtoReflect.Descriptor instead.
 func (*CancelOperatorResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_operators_proto_rawDescGZIP(), []int{9}
+	return file_weir_v1_operators_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CancelOperatorResponse) GetHeader() *ResponseHeader {
@@ -997,7 +1287,7 @@ type GetOperatorRequest struct {
 
 func (x *GetOperatorRequest) Reset() {
 	*x = GetOperatorRequest{}
-	mi := &file_weir_v1_operators_proto_msgTypes[10]
+	mi := &file_weir_v1_operators_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1009,7 +1299,7 @@ func (x *GetOperatorRequest) String() string {
 func (*GetOperatorRequest) ProtoMessage() {}
 
 func (x *GetOperatorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_operators_proto_msgTypes[10]
+	mi := &file_weir_v1_operators_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1022,7 +1312,7 @@ func (x *GetOperatorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOperatorRequest.ProtoReflect.Descriptor instead.
 func (*GetOperatorRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_operators_proto_rawDescGZIP(), []int{10}
+	return file_weir_v1_operators_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetOperatorRequest) GetRead() *ReadOptions {
@@ -1050,7 +1340,7 @@ type GetOperatorResponse struct {
 
 func (x *GetOperatorResponse) Reset() {
 	*x = GetOperatorResponse{}
-	mi := &file_weir_v1_operators_proto_msgTypes[11]
+	mi := &file_weir_v1_operators_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1062,7 +1352,7 @@ func (x *GetOperatorResponse) String() string {
 func (*GetOperatorResponse) ProtoMessage() {}
 
 func (x *GetOperatorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_operators_proto_msgTypes[11]
+	mi := &file_weir_v1_operators_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1075,7 +1365,7 @@ func (x *GetOperatorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOperatorResponse.ProtoReflect.Descriptor instead.
 func (*GetOperatorResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_operators_proto_rawDescGZIP(), []int{11}
+	return file_weir_v1_operators_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetOperatorResponse) GetHeader() *ResponseHeader {
@@ -1113,7 +1403,7 @@ type ListOperatorsRequest struct {
 
 func (x *ListOperatorsRequest) Reset() {
 	*x = ListOperatorsRequest{}
-	mi := &file_weir_v1_operators_proto_msgTypes[12]
+	mi := &file_weir_v1_operators_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1125,7 +1415,7 @@ func (x *ListOperatorsRequest) String() string {
 func (*ListOperatorsRequest) ProtoMessage() {}
 
 func (x *ListOperatorsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_operators_proto_msgTypes[12]
+	mi := &file_weir_v1_operators_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1138,7 +1428,7 @@ func (x *ListOperatorsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperatorsRequest.ProtoReflect.Descriptor instead.
 func (*ListOperatorsRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_operators_proto_rawDescGZIP(), []int{12}
+	return file_weir_v1_operators_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListOperatorsRequest) GetRead() *ReadOptions {
@@ -1203,7 +1493,7 @@ type ListOperatorsResponse struct {
 
 func (x *ListOperatorsResponse) Reset() {
 	*x = ListOperatorsResponse{}
-	mi := &file_weir_v1_operators_proto_msgTypes[13]
+	mi := &file_weir_v1_operators_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1215,7 +1505,7 @@ func (x *ListOperatorsResponse) String() string {
 func (*ListOperatorsResponse) ProtoMessage() {}
 
 func (x *ListOperatorsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_operators_proto_msgTypes[13]
+	mi := &file_weir_v1_operators_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1228,7 +1518,7 @@ func (x *ListOperatorsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOperatorsResponse.ProtoReflect.Descriptor instead.
 func (*ListOperatorsResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_operators_proto_rawDescGZIP(), []int{13}
+	return file_weir_v1_operators_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListOperatorsResponse) GetHeader() *ResponseHeader {
@@ -1265,7 +1555,7 @@ type WaitOperatorRequest struct {
 
 func (x *WaitOperatorRequest) Reset() {
 	*x = WaitOperatorRequest{}
-	mi := &file_weir_v1_operators_proto_msgTypes[14]
+	mi := &file_weir_v1_operators_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1277,7 +1567,7 @@ func (x *WaitOperatorRequest) String() string {
 func (*WaitOperatorRequest) ProtoMessage() {}
 
 func (x *WaitOperatorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_operators_proto_msgTypes[14]
+	mi := &file_weir_v1_operators_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1290,7 +1580,7 @@ func (x *WaitOperatorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitOperatorRequest.ProtoReflect.Descriptor instead.
 func (*WaitOperatorRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_operators_proto_rawDescGZIP(), []int{14}
+	return file_weir_v1_operators_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WaitOperatorRequest) GetRead() *ReadOptions {
@@ -1327,7 +1617,7 @@ type WaitOperatorResponse struct {
 
 func (x *WaitOperatorResponse) Reset() {
 	*x = WaitOperatorResponse{}
-	mi := &file_weir_v1_operators_proto_msgTypes[15]
+	mi := &file_weir_v1_operators_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1339,7 +1629,7 @@ func (x *WaitOperatorResponse) String() string {
 func (*WaitOperatorResponse) ProtoMessage() {}
 
 func (x *WaitOperatorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_operators_proto_msgTypes[15]
+	mi := &file_weir_v1_operators_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1352,7 +1642,7 @@ func (x *WaitOperatorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitOperatorResponse.ProtoReflect.Descriptor instead.
 func (*WaitOperatorResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_operators_proto_rawDescGZIP(), []int{15}
+	return file_weir_v1_operators_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WaitOperatorResponse) GetHeader() *ResponseHeader {
@@ -1380,7 +1670,10 @@ var File_weir_v1_operators_proto protoreflect.FileDescriptor
 
 const file_weir_v1_operators_proto_rawDesc = "" +
 	"\n" +
-	"\x17weir/v1/operators.proto\x12\aweir.v1\x1a\x14weir/v1/common.proto\"\xe8\x04\n" +
+	"\x17weir/v1/operators.proto\x12\aweir.v1\x1a\x14weir/v1/common.proto\"F\n" +
+	"\x0eOperatorTarget\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12 \n" +
+	"\vincarnation\x18\x02 \x01(\x04R\vincarnation\"\xc0\x06\n" +
 	"\bOperator\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12)\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x15.weir.v1.OperatorKindR\x04kind\x12\x1e\n" +
@@ -1409,7 +1702,15 @@ const file_weir_v1_operators_proto_rawDesc = "" +
 	"\bended_ms\x18\x14 \x01(\x04R\aendedMs\x12\x1f\n" +
 	"\vreplaced_by\x18\x15 \x01(\x04R\n" +
 	"replacedBy\x12\x1b\n" +
-	"\twaits_for\x18\x16 \x01(\tR\bwaitsFor\"\xbb\x01\n" +
+	"\twaits_for\x18\x16 \x01(\tR\bwaitsFor\x12#\n" +
+	"\x05spans\x18\x17 \x03(\v2\r.weir.v1.SpanR\x05spans\x121\n" +
+	"\atargets\x18\x18 \x03(\v2\x17.weir.v1.OperatorTargetR\atargets\x12\x18\n" +
+	"\asources\x18\x19 \x03(\x04R\asources\x12\x12\n" +
+	"\x04made\x18\x1a \x03(\x04R\x04made\x12\x1f\n" +
+	"\vdeadline_ms\x18\x1b \x01(\x04R\n" +
+	"deadlineMs\x12\x19\n" +
+	"\bstuck_at\x18\x1c \x01(\x04R\astuckAt\x12\x14\n" +
+	"\x05moved\x18\x1d \x01(\bR\x05moved\"\xb3\x02\n" +
 	"\fOperatorSpec\x12)\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x15.weir.v1.OperatorKindR\x04kind\x12\x1e\n" +
 	"\n" +
@@ -1418,7 +1719,13 @@ const file_weir_v1_operators_proto_rawDesc = "" +
 	"\x04from\x18\x03 \x01(\tR\x04from\x12\x19\n" +
 	"\bfrom_any\x18\x04 \x01(\bR\afromAny\x12\x0e\n" +
 	"\x02to\x18\x05 \x01(\tR\x02to\x12!\n" +
-	"\fexpect_epoch\x18\x06 \x01(\x04R\vexpectEpoch\"y\n" +
+	"\fexpect_epoch\x18\x06 \x01(\x04R\vexpectEpoch\x12#\n" +
+	"\x05spans\x18\a \x03(\v2\r.weir.v1.SpanR\x05spans\x12\x1d\n" +
+	"\n" +
+	"split_keys\x18\b \x03(\fR\tsplitKeys\x12\x18\n" +
+	"\atargets\x18\t \x03(\tR\atargets\x12\x18\n" +
+	"\asources\x18\n" +
+	" \x03(\x04R\asources\"y\n" +
 	"\x14AdmitOperatorRequest\x12.\n" +
 	"\x06header\x18\x01 \x01(\v2\x16.weir.v1.RequestHeaderR\x06header\x121\n" +
 	"\boperator\x18\x02 \x01(\v2\x15.weir.v1.OperatorSpecR\boperator\"\x88\x01\n" +
@@ -1442,7 +1749,16 @@ const file_weir_v1_operators_proto_rawDesc = "" +
 	"\fAdmitVerdict\x122\n" +
 	"\tadmission\x18\x01 \x01(\v2\x12.weir.v1.AdmissionH\x00R\tadmission\x12,\n" +
 	"\arefusal\x18\x02 \x01(\v2\x10.weir.v1.RefusalH\x00R\arefusalB\t\n" +
-	"\averdict\"\\\n" +
+	"\averdict\"\xbe\x01\n" +
+	"\x10AdmitManyRequest\x12.\n" +
+	"\x06header\x18\x01 \x01(\v2\x16.weir.v1.RequestHeaderR\x06header\x123\n" +
+	"\toperators\x18\x02 \x03(\v2\x15.weir.v1.OperatorSpecR\toperators\x12$\n" +
+	"\x0eall_or_nothing\x18\x03 \x01(\bR\fallOrNothing\x12\x1f\n" +
+	"\vfirst_chunk\x18\x04 \x01(\rR\n" +
+	"firstChunk\"w\n" +
+	"\x11AdmitManyResponse\x12/\n" +
+	"\x06header\x18\x01 \x01(\v2\x17.weir.v1.ResponseHeaderR\x06header\x121\n" +
+	"\bverdicts\x18\x02 \x03(\v2\x15.weir.v1.AdmitVerdictR\bverdicts\"\\\n" +
 	"\x15CancelOperatorRequest\x12.\n" +
 	"\x06header\x18\x01 \x01(\v2\x16.weir.v1.RequestHeaderR\x06header\x12\x13\n" +
 	"\x05op_id\x18\x02 \x01(\x04R\x04opId\"I\n" +
@@ -1478,13 +1794,15 @@ const file_weir_v1_operators_proto_rawDesc = "" +
 	"\x14WaitOperatorResponse\x12/\n" +
 	"\x06header\x18\x01 \x01(\v2\x17.weir.v1.ResponseHeaderR\x06header\x12-\n" +
 	"\boperator\x18\x02 \x01(\v2\x11.weir.v1.OperatorR\boperator\x12\x14\n" +
-	"\x05ended\x18\x03 \x01(\bR\x05ended*\x8e\x01\n" +
+	"\x05ended\x18\x03 \x01(\bR\x05ended*\xc0\x01\n" +
 	"\fOperatorKind\x12\x1d\n" +
 	"\x19OPERATOR_KIND_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11OPERATOR_KIND_ADD\x10\x01\x12\x16\n" +
 	"\x12OPERATOR_KIND_MOVE\x10\x02\x12\x18\n" +
 	"\x14OPERATOR_KIND_REMOVE\x10\x03\x12\x16\n" +
-	"\x12OPERATOR_KIND_STOP\x10\x04*\xa3\x01\n" +
+	"\x12OPERATOR_KIND_STOP\x10\x04\x12\x17\n" +
+	"\x13OPERATOR_KIND_SPLIT\x10\x05\x12\x17\n" +
+	"\x13OPERATOR_KIND_MERGE\x10\x06*\xa3\x01\n" +
 	"\x0eOperatorResult\x12\x1f\n" +
 	"\x1bOPERATOR_RESULT_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14OPERATOR_RESULT_DONE\x10\x01\x12\x1a\n" +
@@ -1494,11 +1812,12 @@ const file_weir_v1_operators_proto_rawDesc = "" +
 	"\rOperatorState\x12\x1e\n" +
 	"\x1aOPERATOR_STATE_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16OPERATOR_STATE_RUNNING\x10\x01\x12\x1b\n" +
-	"\x17OPERATOR_STATE_FINISHED\x10\x022\xdc\x03\n" +
+	"\x17OPERATOR_STATE_FINISHED\x10\x022\xa0\x04\n" +
 	"\tOperators\x12N\n" +
 	"\rAdmitOperator\x12\x1d.weir.v1.AdmitOperatorRequest\x1a\x1e.weir.v1.AdmitOperatorResponse\x12E\n" +
 	"\n" +
-	"AdmitBatch\x12\x1a.weir.v1.AdmitBatchRequest\x1a\x1b.weir.v1.AdmitBatchResponse\x12Q\n" +
+	"AdmitBatch\x12\x1a.weir.v1.AdmitBatchRequest\x1a\x1b.weir.v1.AdmitBatchResponse\x12B\n" +
+	"\tAdmitMany\x12\x19.weir.v1.AdmitManyRequest\x1a\x1a.weir.v1.AdmitManyResponse\x12Q\n" +
 	"\x0eCancelOperator\x12\x1e.weir.v1.CancelOperatorRequest\x1a\x1f.weir.v1.CancelOperatorResponse\x12H\n" +
 	"\vGetOperator\x12\x1b.weir.v1.GetOperatorRequest\x1a\x1c.weir.v1.GetOperatorResponse\x12N\n" +
 	"\rListOperators\x12\x1d.weir.v1.ListOperatorsRequest\x1a\x1e.weir.v1.ListOperatorsResponse\x12K\n" +
@@ -1517,75 +1836,88 @@ func file_weir_v1_operators_proto_rawDescGZIP() []byte {
 }
 
 var file_weir_v1_operators_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_weir_v1_operators_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_weir_v1_operators_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
 var file_weir_v1_operators_proto_goTypes = []any{
 	(OperatorKind)(0),              // 0: weir.v1.OperatorKind
 	(OperatorResult)(0),            // 1: weir.v1.OperatorResult
 	(OperatorState)(0),             // 2: weir.v1.OperatorState
-	(*Operator)(nil),               // 3: weir.v1.Operator
-	(*OperatorSpec)(nil),           // 4: weir.v1.OperatorSpec
-	(*AdmitOperatorRequest)(nil),   // 5: weir.v1.AdmitOperatorRequest
-	(*Admission)(nil),              // 6: weir.v1.Admission
-	(*AdmitOperatorResponse)(nil),  // 7: weir.v1.AdmitOperatorResponse
-	(*AdmitBatchRequest)(nil),      // 8: weir.v1.AdmitBatchRequest
-	(*AdmitBatchResponse)(nil),     // 9: weir.v1.AdmitBatchResponse
-	(*AdmitVerdict)(nil),           // 10: weir.v1.AdmitVerdict
-	(*CancelOperatorRequest)(nil),  // 11: weir.v1.CancelOperatorRequest
-	(*CancelOperatorResponse)(nil), // 12: weir.v1.CancelOperatorResponse
-	(*GetOperatorRequest)(nil),     // 13: weir.v1.GetOperatorRequest
-	(*GetOperatorResponse)(nil),    // 14: weir.v1.GetOperatorResponse
-	(*ListOperatorsRequest)(nil),   // 15: weir.v1.ListOperatorsRequest
-	(*ListOperatorsResponse)(nil),  // 16: weir.v1.ListOperatorsResponse
-	(*WaitOperatorRequest)(nil),    // 17: weir.v1.WaitOperatorRequest
-	(*WaitOperatorResponse)(nil),   // 18: weir.v1.WaitOperatorResponse
-	(*RequestHeader)(nil),          // 19: weir.v1.RequestHeader
-	(*ResponseHeader)(nil),         // 20: weir.v1.ResponseHeader
-	(*Refusal)(nil),                // 21: weir.v1.Refusal
-	(*ReadOptions)(nil),            // 22: weir.v1.ReadOptions
+	(*OperatorTarget)(nil),         // 3: weir.v1.OperatorTarget
+	(*Operator)(nil),               // 4: weir.v1.Operator
+	(*OperatorSpec)(nil),           // 5: weir.v1.OperatorSpec
+	(*AdmitOperatorRequest)(nil),   // 6: weir.v1.AdmitOperatorRequest
+	(*Admission)(nil),              // 7: weir.v1.Admission
+	(*AdmitOperatorResponse)(nil),  // 8: weir.v1.AdmitOperatorResponse
+	(*AdmitBatchRequest)(nil),      // 9: weir.v1.AdmitBatchRequest
+	(*AdmitBatchResponse)(nil),     // 10: weir.v1.AdmitBatchResponse
+	(*AdmitVerdict)(nil),           // 11: weir.v1.AdmitVerdict
+	(*AdmitManyRequest)(nil),       // 12: weir.v1.AdmitManyRequest
+	(*AdmitManyResponse)(nil),      // 13: weir.v1.AdmitManyResponse
+	(*CancelOperatorRequest)(nil),  // 14: weir.v1.CancelOperatorRequest
+	(*CancelOperatorResponse)(nil), // 15: weir.v1.CancelOperatorResponse
+	(*GetOperatorRequest)(nil),     // 16: weir.v1.GetOperatorRequest
+	(*GetOperatorResponse)(nil),    // 17: weir.v1.GetOperatorResponse
+	(*ListOperatorsRequest)(nil),   // 18: weir.v1.ListOperatorsRequest
+	(*ListOperatorsResponse)(nil),  // 19: weir.v1.ListOperatorsResponse
+	(*WaitOperatorRequest)(nil),    // 20: weir.v1.WaitOperatorRequest
+	(*WaitOperatorResponse)(nil),   // 21: weir.v1.WaitOperatorResponse
+	(*Span)(nil),                   // 22: weir.v1.Span
+	(*RequestHeader)(nil),          // 23: weir.v1.RequestHeader
+	(*ResponseHeader)(nil),         // 24: weir.v1.ResponseHeader
+	(*Refusal)(nil),                // 25: weir.v1.Refusal
+	(*ReadOptions)(nil),            // 26: weir.v1.ReadOptions
 }
 var file_weir_v1_operators_proto_depIdxs = []int32{
 	0,  // 0: weir.v1.Operator.kind:type_name -> weir.v1.OperatorKind
 	1,  // 1: weir.v1.Operator.result:type_name -> weir.v1.OperatorResult
-	0,  // 2: weir.v1.OperatorSpec.kind:type_name -> weir.v1.OperatorKind
-	19, // 3: weir.v1.AdmitOperatorRequest.header:type_name -> weir.v1.RequestHeader
-	4,  // 4: weir.v1.AdmitOperatorRequest.operator:type_name -> weir.v1.OperatorSpec
-	20, // 5: weir.v1.AdmitOperatorResponse.header:type_name -> weir.v1.ResponseHeader
-	6,  // 6: weir.v1.AdmitOperatorResponse.admission:type_name -> weir.v1.Admission
-	19, // 7: weir.v1.AdmitBatchRequest.header:type_name -> weir.v1.RequestHeader
-	4,  // 8: weir.v1.AdmitBatchRequest.operators:type_name -> weir.v1.OperatorSpec
-	20, // 9: weir.v1.AdmitBatchResponse.header:type_name -> weir.v1.ResponseHeader
-	10, // 10: weir.v1.AdmitBatchResponse.verdicts:type_name -> weir.v1.AdmitVerdict
-	6,  // 11: weir.v1.AdmitVerdict.admission:type_name -> weir.v1.Admission
-	21, // 12: weir.v1.AdmitVerdict.refusal:type_name -> weir.v1.Refusal
-	19, // 13: weir.v1.CancelOperatorRequest.header:type_name -> weir.v1.RequestHeader
-	20, // 14: weir.v1.CancelOperatorResponse.header:type_name -> weir.v1.ResponseHeader
-	22, // 15: weir.v1.GetOperatorRequest.read:type_name -> weir.v1.ReadOptions
-	20, // 16: weir.v1.GetOperatorResponse.header:type_name -> weir.v1.ResponseHeader
-	3,  // 17: weir.v1.GetOperatorResponse.operator:type_name -> weir.v1.Operator
-	22, // 18: weir.v1.ListOperatorsRequest.read:type_name -> weir.v1.ReadOptions
-	2,  // 19: weir.v1.ListOperatorsRequest.state:type_name -> weir.v1.OperatorState
-	20, // 20: weir.v1.ListOperatorsResponse.header:type_name -> weir.v1.ResponseHeader
-	3,  // 21: weir.v1.ListOperatorsResponse.operators:type_name -> weir.v1.Operator
-	22, // 22: weir.v1.WaitOperatorRequest.read:type_name -> weir.v1.ReadOptions
-	20, // 23: weir.v1.WaitOperatorResponse.header:type_name -> weir.v1.ResponseHeader
-	3,  // 24: weir.v1.WaitOperatorResponse.operator:type_name -> weir.v1.Operator
-	5,  // 25: weir.v1.Operators.AdmitOperator:input_type -> weir.v1.AdmitOperatorRequest
-	8,  // 26: weir.v1.Operators.AdmitBatch:input_type -> weir.v1.AdmitBatchRequest
-	11, // 27: weir.v1.Operators.CancelOperator:input_type -> weir.v1.CancelOperatorRequest
-	13, // 28: weir.v1.Operators.GetOperator:input_type -> weir.v1.GetOperatorRequest
-	15, // 29: weir.v1.Operators.ListOperators:input_type -> weir.v1.ListOperatorsRequest
-	17, // 30: weir.v1.Operators.WaitOperator:input_type -> weir.v1.WaitOperatorRequest
-	7,  // 31: weir.v1.Operators.AdmitOperator:output_type -> weir.v1.AdmitOperatorResponse
-	9,  // 32: weir.v1.Operators.AdmitBatch:output_type -> weir.v1.AdmitBatchResponse
-	12, // 33: weir.v1.Operators.CancelOperator:output_type -> weir.v1.CancelOperatorResponse
-	14, // 34: weir.v1.Operators.GetOperator:output_type -> weir.v1.GetOperatorResponse
-	16, // 35: weir.v1.Operators.ListOperators:output_type -> weir.v1.ListOperatorsResponse
-	18, // 36: weir.v1.Operators.WaitOperator:output_type -> weir.v1.WaitOperatorResponse
-	31, // [31:37] is the sub-list for method output_type
-	25, // [25:31] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	22, // 2: weir.v1.Operator.spans:type_name -> weir.v1.Span
+	3,  // 3: weir.v1.Operator.targets:type_name -> weir.v1.OperatorTarget
+	0,  // 4: weir.v1.OperatorSpec.kind:type_name -> weir.v1.OperatorKind
+	22, // 5: weir.v1.OperatorSpec.spans:type_name -> weir.v1.Span
+	23, // 6: weir.v1.AdmitOperatorRequest.header:type_name -> weir.v1.RequestHeader
+	5,  // 7: weir.v1.AdmitOperatorRequest.operator:type_name -> weir.v1.OperatorSpec
+	24, // 8: weir.v1.AdmitOperatorResponse.header:type_name -> weir.v1.ResponseHeader
+	7,  // 9: weir.v1.AdmitOperatorResponse.admission:type_name -> weir.v1.Admission
+	23, // 10: weir.v1.AdmitBatchRequest.header:type_name -> weir.v1.RequestHeader
+	5,  // 11: weir.v1.AdmitBatchRequest.operators:type_name -> weir.v1.OperatorSpec
+	24, // 12: weir.v1.AdmitBatchResponse.header:type_name -> weir.v1.ResponseHeader
+	11, // 13: weir.v1.AdmitBatchResponse.verdicts:type_name -> weir.v1.AdmitVerdict
+	7,  // 14: weir.v1.AdmitVerdict.admission:type_name -> weir.v1.Admission
+	25, // 15: weir.v1.AdmitVerdict.refusal:type_name -> weir.v1.Refusal
+	23, // 16: weir.v1.AdmitManyRequest.header:type_name -> weir.v1.RequestHeader
+	5,  // 17: weir.v1.AdmitManyRequest.operators:type_name -> weir.v1.OperatorSpec
+	24, // 18: weir.v1.AdmitManyResponse.header:type_name -> weir.v1.ResponseHeader
+	11, // 19: weir.v1.AdmitManyResponse.verdicts:type_name -> weir.v1.AdmitVerdict
+	23, // 20: weir.v1.CancelOperatorRequest.header:type_name -> weir.v1.RequestHeader
+	24, // 21: weir.v1.CancelOperatorResponse.header:type_name -> weir.v1.ResponseHeader
+	26, // 22: weir.v1.GetOperatorRequest.read:type_name -> weir.v1.ReadOptions
+	24, // 23: weir.v1.GetOperatorResponse.header:type_name -> weir.v1.ResponseHeader
+	4,  // 24: weir.v1.GetOperatorResponse.operator:type_name -> weir.v1.Operator
+	26, // 25: weir.v1.ListOperatorsRequest.read:type_name -> weir.v1.ReadOptions
+	2,  // 26: weir.v1.ListOperatorsRequest.state:type_name -> weir.v1.OperatorState
+	24, // 27: weir.v1.ListOperatorsResponse.header:type_name -> weir.v1.ResponseHeader
+	4,  // 28: weir.v1.ListOperatorsResponse.operators:type_name -> weir.v1.Operator
+	26, // 29: weir.v1.WaitOperatorRequest.read:type_name -> weir.v1.ReadOptions
+	24, // 30: weir.v1.WaitOperatorResponse.header:type_name -> weir.v1.ResponseHeader
+	4,  // 31: weir.v1.WaitOperatorResponse.operator:type_name -> weir.v1.Operator
+	6,  // 32: weir.v1.Operators.AdmitOperator:input_type -> weir.v1.AdmitOperatorRequest
+	9,  // 33: weir.v1.Operators.AdmitBatch:input_type -> weir.v1.AdmitBatchRequest
+	12, // 34: weir.v1.Operators.AdmitMany:input_type -> weir.v1.AdmitManyRequest
+	14, // 35: weir.v1.Operators.CancelOperator:input_type -> weir.v1.CancelOperatorRequest
+	16, // 36: weir.v1.Operators.GetOperator:input_type -> weir.v1.GetOperatorRequest
+	18, // 37: weir.v1.Operators.ListOperators:input_type -> weir.v1.ListOperatorsRequest
+	20, // 38: weir.v1.Operators.WaitOperator:input_type -> weir.v1.WaitOperatorRequest
+	8,  // 39: weir.v1.Operators.AdmitOperator:output_type -> weir.v1.AdmitOperatorResponse
+	10, // 40: weir.v1.Operators.AdmitBatch:output_type -> weir.v1.AdmitBatchResponse
+	13, // 41: weir.v1.Operators.AdmitMany:output_type -> weir.v1.AdmitManyResponse
+	15, // 42: weir.v1.Operators.CancelOperator:output_type -> weir.v1.CancelOperatorResponse
+	17, // 43: weir.v1.Operators.GetOperator:output_type -> weir.v1.GetOperatorResponse
+	19, // 44: weir.v1.Operators.ListOperators:output_type -> weir.v1.ListOperatorsResponse
+	21, // 45: weir.v1.Operators.WaitOperator:output_type -> weir.v1.WaitOperatorResponse
+	39, // [39:46] is the sub-list for method output_type
+	32, // [32:39] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_operators_proto_init() }
@@ -1594,7 +1926,7 @@ func file_weir_v1_operators_proto_init() {
 		return
 	}
 	file_weir_v1_common_proto_init()
-	file_weir_v1_operators_proto_msgTypes[7].OneofWrappers = []any{
+	file_weir_v1_operators_proto_msgTypes[8].OneofWrappers = []any{
 		(*AdmitVerdict_Admission)(nil),
 		(*AdmitVerdict_Refusal)(nil),
 	}
@@ -1604,7 +1936,7 @@ func file_weir_v1_operators_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_v1_operators_proto_rawDesc), len(file_weir_v1_operators_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   16,
+			NumMessages:   19,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

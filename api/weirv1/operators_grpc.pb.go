@@ -21,6 +21,7 @@ const _ = grpc.SupportPackageIsVersion9
 const (
 	Operators_AdmitOperator_FullMethodName  = "/weir.v1.Operators/AdmitOperator"
 	Operators_AdmitBatch_FullMethodName     = "/weir.v1.Operators/AdmitBatch"
+	Operators_AdmitMany_FullMethodName      = "/weir.v1.Operators/AdmitMany"
 	Operators_CancelOperator_FullMethodName = "/weir.v1.Operators/CancelOperator"
 	Operators_GetOperator_FullMethodName    = "/weir.v1.Operators/GetOperator"
 	Operators_ListOperators_FullMethodName  = "/weir.v1.Operators/ListOperators"
@@ -37,6 +38,8 @@ type OperatorsClient interface {
 	AdmitOperator(ctx context.Context, in *AdmitOperatorRequest, opts ...grpc.CallOption) (*AdmitOperatorResponse, error)
 	// AdmitBatch asks for many operators; each has a verdict of its own.
 	AdmitBatch(ctx context.Context, in *AdmitBatchRequest, opts ...grpc.CallOption) (*AdmitBatchResponse, error)
+	// AdmitMany asks for many operators in as few entries as it takes: each with a verdict of its own, or all or nothing.
+	AdmitMany(ctx context.Context, in *AdmitManyRequest, opts ...grpc.CallOption) (*AdmitManyResponse, error)
 	// CancelOperator stops one operator, never whatever else is in the slot.
 	CancelOperator(ctx context.Context, in *CancelOperatorRequest, opts ...grpc.CallOption) (*CancelOperatorResponse, error)
 	// GetOperator returns a running or remembered operator.
@@ -69,6 +72,16 @@ func (c *operatorsClient) AdmitBatch(ctx context.Context, in *AdmitBatchRequest,
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(AdmitBatchResponse)
 	err := c.cc.Invoke(ctx, Operators_AdmitBatch_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *operatorsClient) AdmitMany(ctx context.Context, in *AdmitManyRequest, opts ...grpc.CallOption) (*AdmitManyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AdmitManyResponse)
+	err := c.cc.Invoke(ctx, Operators_AdmitMany_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -125,6 +138,8 @@ type OperatorsServer interface {
 	AdmitOperator(context.Context, *AdmitOperatorRequest) (*AdmitOperatorResponse, error)
 	// AdmitBatch asks for many operators; each has a verdict of its own.
 	AdmitBatch(context.Context, *AdmitBatchRequest) (*AdmitBatchResponse, error)
+	// AdmitMany asks for many operators in as few entries as it takes: each with a verdict of its own, or all or nothing.
+	AdmitMany(context.Context, *AdmitManyRequest) (*AdmitManyResponse, error)
 	// CancelOperator stops one operator, never whatever else is in the slot.
 	CancelOperator(context.Context, *CancelOperatorRequest) (*CancelOperatorResponse, error)
 	// GetOperator returns a running or remembered operator.
@@ -148,6 +163,9 @@ func (UnimplementedOperatorsServer) AdmitOperator(context.Context, *AdmitOperato
 }
 func (UnimplementedOperatorsServer) AdmitBatch(context.Context, *AdmitBatchRequest) (*AdmitBatchResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method AdmitBatch not implemented")
+}
+func (UnimplementedOperatorsServer) AdmitMany(context.Context, *AdmitManyRequest) (*AdmitManyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AdmitMany not implemented")
 }
 func (UnimplementedOperatorsServer) CancelOperator(context.Context, *CancelOperatorRequest) (*CancelOperatorResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelOperator not implemented")
@@ -214,6 +232,24 @@ func _Operators_AdmitBatch_Handler(srv interface{}, ctx context.Context, dec fun
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(OperatorsServer).AdmitBatch(ctx, req.(*AdmitBatchRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Operators_AdmitMany_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AdmitManyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(OperatorsServer).AdmitMany(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Operators_AdmitMany_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(OperatorsServer).AdmitMany(ctx, req.(*AdmitManyRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -304,6 +340,10 @@ var Operators_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "AdmitBatch",
 			Handler:    _Operators_AdmitBatch_Handler,
+		},
+		{
+			MethodName: "AdmitMany",
+			Handler:    _Operators_AdmitMany_Handler,
 		},
 		{
 			MethodName: "CancelOperator",

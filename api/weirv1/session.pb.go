@@ -78,6 +78,71 @@ func (ReportKind) EnumDescriptor() ([]byte, []int) {
 	return file_weir_v1_session_proto_rawDescGZIP(), []int{0}
 }
 
+// BarrierSaid is what a node says of an event.
+type BarrierSaid int32
+
+const (
+	// Not set.
+	BarrierSaid_BARRIER_SAID_UNSPECIFIED BarrierSaid = 0
+	// Everything before the key is downstream, and the dispatcher stands.
+	BarrierSaid_BARRIER_SAID_WAITING BarrierSaid = 1
+	// A holder's: the event is downstream.
+	BarrierSaid_BARRIER_SAID_WRITTEN BarrierSaid = 2
+	// The dispatcher has gone on.
+	BarrierSaid_BARRIER_SAID_PASSED BarrierSaid = 3
+	// A holder's: it has not begun to write.
+	BarrierSaid_BARRIER_SAID_NOT_BEGUN BarrierSaid = 4
+	// A holder's: it does not know whether it wrote.
+	BarrierSaid_BARRIER_SAID_UNKNOWN BarrierSaid = 5
+)
+
+// Enum value maps for BarrierSaid.
+var (
+	BarrierSaid_name = map[int32]string{
+		0: "BARRIER_SAID_UNSPECIFIED",
+		1: "BARRIER_SAID_WAITING",
+		2: "BARRIER_SAID_WRITTEN",
+		3: "BARRIER_SAID_PASSED",
+		4: "BARRIER_SAID_NOT_BEGUN",
+		5: "BARRIER_SAID_UNKNOWN",
+	}
+	BarrierSaid_value = map[string]int32{
+		"BARRIER_SAID_UNSPECIFIED": 0,
+		"BARRIER_SAID_WAITING":     1,
+		"BARRIER_SAID_WRITTEN":     2,
+		"BARRIER_SAID_PASSED":      3,
+		"BARRIER_SAID_NOT_BEGUN":   4,
+		"BARRIER_SAID_UNKNOWN":     5,
+	}
+)
+
+func (x BarrierSaid) Enum() *BarrierSaid {
+	p := new(BarrierSaid)
+	*p = x
+	return p
+}
+
+func (x BarrierSaid) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (BarrierSaid) Descriptor() protoreflect.EnumDescriptor {
+	return file_weir_v1_session_proto_enumTypes[1].Descriptor()
+}
+
+func (BarrierSaid) Type() protoreflect.EnumType {
+	return &file_weir_v1_session_proto_enumTypes[1]
+}
+
+func (x BarrierSaid) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use BarrierSaid.Descriptor instead.
+func (BarrierSaid) EnumDescriptor() ([]byte, []int) {
+	return file_weir_v1_session_proto_rawDescGZIP(), []int{1}
+}
+
 // OrderKind says what a node must do with a placement.
 type OrderKind int32
 
@@ -115,11 +180,11 @@ func (x OrderKind) String() string {
 }
 
 func (OrderKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_weir_v1_session_proto_enumTypes[1].Descriptor()
+	return file_weir_v1_session_proto_enumTypes[2].Descriptor()
 }
 
 func (OrderKind) Type() protoreflect.EnumType {
-	return &file_weir_v1_session_proto_enumTypes[1]
+	return &file_weir_v1_session_proto_enumTypes[2]
 }
 
 func (x OrderKind) Number() protoreflect.EnumNumber {
@@ -128,7 +193,153 @@ func (x OrderKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use OrderKind.Descriptor instead.
 func (OrderKind) EnumDescriptor() ([]byte, []int) {
-	return file_weir_v1_session_proto_rawDescGZIP(), []int{1}
+	return file_weir_v1_session_proto_rawDescGZIP(), []int{2}
+}
+
+// BarrierAction says what a node must do about an event.
+type BarrierAction int32
+
+const (
+	// Not set.
+	BarrierAction_BARRIER_ACTION_UNSPECIFIED BarrierAction = 0
+	// Write it.
+	BarrierAction_BARRIER_ACTION_WRITE BarrierAction = 1
+	// Go on.
+	BarrierAction_BARRIER_ACTION_PASS BarrierAction = 2
+)
+
+// Enum value maps for BarrierAction.
+var (
+	BarrierAction_name = map[int32]string{
+		0: "BARRIER_ACTION_UNSPECIFIED",
+		1: "BARRIER_ACTION_WRITE",
+		2: "BARRIER_ACTION_PASS",
+	}
+	BarrierAction_value = map[string]int32{
+		"BARRIER_ACTION_UNSPECIFIED": 0,
+		"BARRIER_ACTION_WRITE":       1,
+		"BARRIER_ACTION_PASS":        2,
+	}
+)
+
+func (x BarrierAction) Enum() *BarrierAction {
+	p := new(BarrierAction)
+	*p = x
+	return p
+}
+
+func (x BarrierAction) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (BarrierAction) Descriptor() protoreflect.EnumDescriptor {
+	return file_weir_v1_session_proto_enumTypes[3].Descriptor()
+}
+
+func (BarrierAction) Type() protoreflect.EnumType {
+	return &file_weir_v1_session_proto_enumTypes[3]
+}
+
+func (x BarrierAction) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use BarrierAction.Descriptor instead.
+func (BarrierAction) EnumDescriptor() ([]byte, []int) {
+	return file_weir_v1_session_proto_rawDescGZIP(), []int{3}
+}
+
+// ReportAnswer is how one report about an event counts.
+type ReportAnswer int32
+
+const (
+	// Not set.
+	ReportAnswer_REPORT_ANSWER_UNSPECIFIED ReportAnswer = 0
+	// It is in the log.
+	ReportAnswer_REPORT_ANSWER_COUNTED ReportAnswer = 1
+	// It changes nothing: it is known already.
+	ReportAnswer_REPORT_ANSWER_INERT ReportAnswer = 2
+	// The placement is not current; what runs under it must be stopped.
+	ReportAnswer_REPORT_ANSWER_STALE ReportAnswer = 3
+	// The event is over: pass.
+	ReportAnswer_REPORT_ANSWER_PASS ReportAnswer = 4
+	// The placement is not known to run yet: say it again soon.
+	ReportAnswer_REPORT_ANSWER_RETRY ReportAnswer = 5
+	// There is no such event.
+	ReportAnswer_REPORT_ANSWER_FORGET ReportAnswer = 6
+	// It has not been written, so nobody can have passed.
+	ReportAnswer_REPORT_ANSWER_UNWRITTEN ReportAnswer = 7
+	// An earlier event must be over first.
+	ReportAnswer_REPORT_ANSWER_EARLIER_EVENT_OPEN ReportAnswer = 8
+	// Another reporter gave another spec.
+	ReportAnswer_REPORT_ANSWER_SPEC_MISMATCH ReportAnswer = 9
+	// The node's set is not the state's: list the pairs.
+	ReportAnswer_REPORT_ANSWER_SET_MISMATCH ReportAnswer = 10
+	// The permission is not the live one, or not this placement's.
+	ReportAnswer_REPORT_ANSWER_STALE_PERMISSION ReportAnswer = 11
+	// It makes no sense.
+	ReportAnswer_REPORT_ANSWER_MALFORMED ReportAnswer = 12
+)
+
+// Enum value maps for ReportAnswer.
+var (
+	ReportAnswer_name = map[int32]string{
+		0:  "REPORT_ANSWER_UNSPECIFIED",
+		1:  "REPORT_ANSWER_COUNTED",
+		2:  "REPORT_ANSWER_INERT",
+		3:  "REPORT_ANSWER_STALE",
+		4:  "REPORT_ANSWER_PASS",
+		5:  "REPORT_ANSWER_RETRY",
+		6:  "REPORT_ANSWER_FORGET",
+		7:  "REPORT_ANSWER_UNWRITTEN",
+		8:  "REPORT_ANSWER_EARLIER_EVENT_OPEN",
+		9:  "REPORT_ANSWER_SPEC_MISMATCH",
+		10: "REPORT_ANSWER_SET_MISMATCH",
+		11: "REPORT_ANSWER_STALE_PERMISSION",
+		12: "REPORT_ANSWER_MALFORMED",
+	}
+	ReportAnswer_value = map[string]int32{
+		"REPORT_ANSWER_UNSPECIFIED":        0,
+		"REPORT_ANSWER_COUNTED":            1,
+		"REPORT_ANSWER_INERT":              2,
+		"REPORT_ANSWER_STALE":              3,
+		"REPORT_ANSWER_PASS":               4,
+		"REPORT_ANSWER_RETRY":              5,
+		"REPORT_ANSWER_FORGET":             6,
+		"REPORT_ANSWER_UNWRITTEN":          7,
+		"REPORT_ANSWER_EARLIER_EVENT_OPEN": 8,
+		"REPORT_ANSWER_SPEC_MISMATCH":      9,
+		"REPORT_ANSWER_SET_MISMATCH":       10,
+		"REPORT_ANSWER_STALE_PERMISSION":   11,
+		"REPORT_ANSWER_MALFORMED":          12,
+	}
+)
+
+func (x ReportAnswer) Enum() *ReportAnswer {
+	p := new(ReportAnswer)
+	*p = x
+	return p
+}
+
+func (x ReportAnswer) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ReportAnswer) Descriptor() protoreflect.EnumDescriptor {
+	return file_weir_v1_session_proto_enumTypes[4].Descriptor()
+}
+
+func (ReportAnswer) Type() protoreflect.EnumType {
+	return &file_weir_v1_session_proto_enumTypes[4]
+}
+
+func (x ReportAnswer) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ReportAnswer.Descriptor instead.
+func (ReportAnswer) EnumDescriptor() ([]byte, []int) {
+	return file_weir_v1_session_proto_rawDescGZIP(), []int{4}
 }
 
 // RegisterRequest asks for an incarnation.
@@ -593,6 +804,69 @@ func (x *Hello) GetProtocol() uint32 {
 	return 0
 }
 
+// Crew is the part of a node's set that belongs to one changefeed.
+type Crew struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	ChangefeedId uint64                 `protobuf:"varint,1,opt,name=changefeed_id,json=changefeedId,proto3" json:"changefeed_id,omitempty"`
+	// The hash of its pairs.
+	SetHash uint64 `protobuf:"fixed64,2,opt,name=set_hash,json=setHash,proto3" json:"set_hash,omitempty"`
+	// How far the slowest of its dispatchers has come.
+	Minimum       *Position `protobuf:"bytes,3,opt,name=minimum,proto3" json:"minimum,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Crew) Reset() {
+	*x = Crew{}
+	mi := &file_weir_v1_session_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Crew) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Crew) ProtoMessage() {}
+
+func (x *Crew) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_session_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Crew.ProtoReflect.Descriptor instead.
+func (*Crew) Descriptor() ([]byte, []int) {
+	return file_weir_v1_session_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Crew) GetChangefeedId() uint64 {
+	if x != nil {
+		return x.ChangefeedId
+	}
+	return 0
+}
+
+func (x *Crew) GetSetHash() uint64 {
+	if x != nil {
+		return x.SetHash
+	}
+	return 0
+}
+
+func (x *Crew) GetMinimum() *Position {
+	if x != nil {
+		return x.Minimum
+	}
+	return nil
+}
+
 // Heartbeat says that a node is alive and in what state it is.
 type Heartbeat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -613,14 +887,16 @@ type Heartbeat struct {
 	// The highest token generation that the node has seen anywhere.
 	HighestGeneration uint64 `protobuf:"varint,9,opt,name=highest_generation,json=highestGeneration,proto3" json:"highest_generation,omitempty"`
 	// Dispatchers that have moved since the last heartbeat, bounded in number.
-	Progress      []*Progress `protobuf:"bytes,10,rep,name=progress,proto3" json:"progress,omitempty"`
+	Progress []*Progress `protobuf:"bytes,10,rep,name=progress,proto3" json:"progress,omitempty"`
+	// For each changefeed of which the set holds a dispatcher.
+	Crews         []*Crew `protobuf:"bytes,11,rep,name=crews,proto3" json:"crews,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_weir_v1_session_proto_msgTypes[6]
+	mi := &file_weir_v1_session_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -632,7 +908,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_session_proto_msgTypes[6]
+	mi := &file_weir_v1_session_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -645,7 +921,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_weir_v1_session_proto_rawDescGZIP(), []int{6}
+	return file_weir_v1_session_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Heartbeat) GetSeq() uint64 {
@@ -718,6 +994,13 @@ func (x *Heartbeat) GetProgress() []*Progress {
 	return nil
 }
 
+func (x *Heartbeat) GetCrews() []*Crew {
+	if x != nil {
+		return x.Crews
+	}
+	return nil
+}
+
 // PlacementReport is one node's word about one placement.
 type PlacementReport struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
@@ -726,14 +1009,16 @@ type PlacementReport struct {
 	// Stable reason code of a failure.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Sentence for people.
-	Detail        string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
+	Detail string `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
+	// Placing the dispatcher anew cannot help, so its changefeed stops with the reason.
+	Fatal         bool `protobuf:"varint,5,opt,name=fatal,proto3" json:"fatal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PlacementReport) Reset() {
 	*x = PlacementReport{}
-	mi := &file_weir_v1_session_proto_msgTypes[7]
+	mi := &file_weir_v1_session_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -745,7 +1030,7 @@ func (x *PlacementReport) String() string {
 func (*PlacementReport) ProtoMessage() {}
 
 func (x *PlacementReport) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_session_proto_msgTypes[7]
+	mi := &file_weir_v1_session_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -758,7 +1043,7 @@ func (x *PlacementReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PlacementReport.ProtoReflect.Descriptor instead.
 func (*PlacementReport) Descriptor() ([]byte, []int) {
-	return file_weir_v1_session_proto_rawDescGZIP(), []int{7}
+	return file_weir_v1_session_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PlacementReport) GetPlacement() *PlacementPosition {
@@ -789,6 +1074,13 @@ func (x *PlacementReport) GetDetail() string {
 	return ""
 }
 
+func (x *PlacementReport) GetFatal() bool {
+	if x != nil {
+		return x.Fatal
+	}
+	return false
+}
+
 // Report carries state changes of placements; repeated until acknowledged.
 type Report struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -799,7 +1091,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_weir_v1_session_proto_msgTypes[8]
+	mi := &file_weir_v1_session_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -811,7 +1103,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_session_proto_msgTypes[8]
+	mi := &file_weir_v1_session_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -824,7 +1116,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_weir_v1_session_proto_rawDescGZIP(), []int{8}
+	return file_weir_v1_session_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Report) GetReports() []*PlacementReport {
@@ -845,7 +1137,7 @@ type Pair struct {
 
 func (x *Pair) Reset() {
 	*x = Pair{}
-	mi := &file_weir_v1_session_proto_msgTypes[9]
+	mi := &file_weir_v1_session_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -857,7 +1149,7 @@ func (x *Pair) String() string {
 func (*Pair) ProtoMessage() {}
 
 func (x *Pair) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_session_proto_msgTypes[9]
+	mi := &file_weir_v1_session_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -870,7 +1162,7 @@ func (x *Pair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pair.ProtoReflect.Descriptor instead.
 func (*Pair) Descriptor() ([]byte, []int) {
-	return file_weir_v1_session_proto_rawDescGZIP(), []int{9}
+	return file_weir_v1_session_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Pair) GetDispatcher() uint64 {
@@ -887,6 +1179,237 @@ func (x *Pair) GetEpoch() uint64 {
 	return 0
 }
 
+// BarrierKey names a barrier.
+type BarrierKey struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	ChangefeedId uint64                 `protobuf:"varint,1,opt,name=changefeed_id,json=changefeedId,proto3" json:"changefeed_id,omitempty"`
+	Run          uint64                 `protobuf:"varint,2,opt,name=run,proto3" json:"run,omitempty"`
+	// Its stage is DDL or SYNC_POINT.
+	At            *Position `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BarrierKey) Reset() {
+	*x = BarrierKey{}
+	mi := &file_weir_v1_session_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BarrierKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BarrierKey) ProtoMessage() {}
+
+func (x *BarrierKey) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_session_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BarrierKey.ProtoReflect.Descriptor instead.
+func (*BarrierKey) Descriptor() ([]byte, []int) {
+	return file_weir_v1_session_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *BarrierKey) GetChangefeedId() uint64 {
+	if x != nil {
+		return x.ChangefeedId
+	}
+	return 0
+}
+
+func (x *BarrierKey) GetRun() uint64 {
+	if x != nil {
+		return x.Run
+	}
+	return 0
+}
+
+func (x *BarrierKey) GetAt() *Position {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+// BarrierReport is one node's word about one event, for some of its placements or for all of a changefeed at once.
+type BarrierReport struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Key   *BarrierKey            `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	What  BarrierSaid            `protobuf:"varint,2,opt,name=what,proto3,enum=weir.v1.BarrierSaid" json:"what,omitempty"`
+	// The placements, unless all is set.
+	Pairs []*Pair `protobuf:"bytes,3,rep,name=pairs,proto3" json:"pairs,omitempty"`
+	// Every dispatcher of the changefeed in the node's set, except those listed and the trigger.
+	All bool `protobuf:"varint,4,opt,name=all,proto3" json:"all,omitempty"`
+	// With all: the hash of the whole set of this changefeed, trigger and exceptions included.
+	SetHash uint64   `protobuf:"fixed64,5,opt,name=set_hash,json=setHash,proto3" json:"set_hash,omitempty"`
+	Except  []uint64 `protobuf:"varint,6,rep,packed,name=except,proto3" json:"except,omitempty"`
+	// Number of the write permission that written, not begun and unknown are about.
+	Permission uint64 `protobuf:"varint,7,opt,name=permission,proto3" json:"permission,omitempty"`
+	// In a trigger's waiting: the key of its event before this one, or where it started.
+	Earlier *Position `protobuf:"bytes,8,opt,name=earlier,proto3" json:"earlier,omitempty"`
+	// Set in waiting.
+	Spec          *BarrierSpec `protobuf:"bytes,9,opt,name=spec,proto3" json:"spec,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BarrierReport) Reset() {
+	*x = BarrierReport{}
+	mi := &file_weir_v1_session_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BarrierReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BarrierReport) ProtoMessage() {}
+
+func (x *BarrierReport) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_session_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BarrierReport.ProtoReflect.Descriptor instead.
+func (*BarrierReport) Descriptor() ([]byte, []int) {
+	return file_weir_v1_session_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *BarrierReport) GetKey() *BarrierKey {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *BarrierReport) GetWhat() BarrierSaid {
+	if x != nil {
+		return x.What
+	}
+	return BarrierSaid_BARRIER_SAID_UNSPECIFIED
+}
+
+func (x *BarrierReport) GetPairs() []*Pair {
+	if x != nil {
+		return x.Pairs
+	}
+	return nil
+}
+
+func (x *BarrierReport) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+func (x *BarrierReport) GetSetHash() uint64 {
+	if x != nil {
+		return x.SetHash
+	}
+	return 0
+}
+
+func (x *BarrierReport) GetExcept() []uint64 {
+	if x != nil {
+		return x.Except
+	}
+	return nil
+}
+
+func (x *BarrierReport) GetPermission() uint64 {
+	if x != nil {
+		return x.Permission
+	}
+	return 0
+}
+
+func (x *BarrierReport) GetEarlier() *Position {
+	if x != nil {
+		return x.Earlier
+	}
+	return nil
+}
+
+func (x *BarrierReport) GetSpec() *BarrierSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+// BarrierReports carries what a node says of events; repeated until answered.
+type BarrierReports struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Numbers the messages of a session, so that an answer can name them.
+	Seq           uint64           `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	Reports       []*BarrierReport `protobuf:"bytes,2,rep,name=reports,proto3" json:"reports,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BarrierReports) Reset() {
+	*x = BarrierReports{}
+	mi := &file_weir_v1_session_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BarrierReports) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BarrierReports) ProtoMessage() {}
+
+func (x *BarrierReports) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_session_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BarrierReports.ProtoReflect.Descriptor instead.
+func (*BarrierReports) Descriptor() ([]byte, []int) {
+	return file_weir_v1_session_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *BarrierReports) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *BarrierReports) GetReports() []*BarrierReport {
+	if x != nil {
+		return x.Reports
+	}
+	return nil
+}
+
 // PairList is everything that a node holds, in any state; sent when asked.
 type PairList struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -897,7 +1420,7 @@ type PairList struct {
 
 func (x *PairList) Reset() {
 	*x = PairList{}
-	mi := &file_weir_v1_session_proto_msgTypes[10]
+	mi := &file_weir_v1_session_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -909,7 +1432,7 @@ func (x *PairList) String() string {
 func (*PairList) ProtoMessage() {}
 
 func (x *PairList) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_session_proto_msgTypes[10]
+	mi := &file_weir_v1_session_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -922,7 +1445,7 @@ func (x *PairList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PairList.ProtoReflect.Descriptor instead.
 func (*PairList) Descriptor() ([]byte, []int) {
-	return file_weir_v1_session_proto_rawDescGZIP(), []int{10}
+	return file_weir_v1_session_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *PairList) GetPairs() []*Pair {
@@ -941,6 +1464,7 @@ type SessionRequest struct {
 	//	*SessionRequest_Heartbeat
 	//	*SessionRequest_Report
 	//	*SessionRequest_List
+	//	*SessionRequest_BarrierReports
 	Message       isSessionRequest_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -948,7 +1472,7 @@ type SessionRequest struct {
 
 func (x *SessionRequest) Reset() {
 	*x = SessionRequest{}
-	mi := &file_weir_v1_session_proto_msgTypes[11]
+	mi := &file_weir_v1_session_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -960,7 +1484,7 @@ func (x *SessionRequest) String() string {
 func (*SessionRequest) ProtoMessage() {}
 
 func (x *SessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_session_proto_msgTypes[11]
+	mi := &file_weir_v1_session_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -973,7 +1497,7 @@ func (x *SessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionRequest.ProtoReflect.Descriptor instead.
 func (*SessionRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_session_proto_rawDescGZIP(), []int{11}
+	return file_weir_v1_session_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SessionRequest) GetMessage() isSessionRequest_Message {
@@ -1019,6 +1543,15 @@ func (x *SessionRequest) GetList() *PairList {
 	return nil
 }
 
+func (x *SessionRequest) GetBarrierReports() *BarrierReports {
+	if x != nil {
+		if x, ok := x.Message.(*SessionRequest_BarrierReports); ok {
+			return x.BarrierReports
+		}
+	}
+	return nil
+}
+
 type isSessionRequest_Message interface {
 	isSessionRequest_Message()
 }
@@ -1039,6 +1572,10 @@ type SessionRequest_List struct {
 	List *PairList `protobuf:"bytes,4,opt,name=list,proto3,oneof"`
 }
 
+type SessionRequest_BarrierReports struct {
+	BarrierReports *BarrierReports `protobuf:"bytes,5,opt,name=barrier_reports,json=barrierReports,proto3,oneof"`
+}
+
 func (*SessionRequest_Hello) isSessionRequest_Message() {}
 
 func (*SessionRequest_Heartbeat) isSessionRequest_Message() {}
@@ -1046,6 +1583,8 @@ func (*SessionRequest_Heartbeat) isSessionRequest_Message() {}
 func (*SessionRequest_Report) isSessionRequest_Message() {}
 
 func (*SessionRequest_List) isSessionRequest_Message() {}
+
+func (*SessionRequest_BarrierReports) isSessionRequest_Message() {}
 
 // Ack releases one heartbeat: a tick that names it has been applied and accepted.
 type Ack struct {
@@ -1063,7 +1602,7 @@ type Ack struct {
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_weir_v1_session_proto_msgTypes[12]
+	mi := &file_weir_v1_session_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1075,7 +1614,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_session_proto_msgTypes[12]
+	mi := &file_weir_v1_session_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1088,7 +1627,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_weir_v1_session_proto_rawDescGZIP(), []int{12}
+	return file_weir_v1_session_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Ack) GetSeq() uint64 {
@@ -1135,13 +1674,18 @@ type Work struct {
 	TableId        int64     `protobuf:"varint,9,opt,name=table_id,json=tableId,proto3" json:"table_id,omitempty"`
 	Span           *Span     `protobuf:"bytes,10,opt,name=span,proto3" json:"span,omitempty"`
 	Start          *Position `protobuf:"bytes,11,opt,name=start,proto3" json:"start,omitempty"`
+	ChangefeedId   uint64    `protobuf:"varint,12,opt,name=changefeed_id,json=changefeedId,proto3" json:"changefeed_id,omitempty"`
+	// The work is to read the source's events, not rows; schema and table are empty.
+	Trigger bool `protobuf:"varint,13,opt,name=trigger,proto3" json:"trigger,omitempty"`
+	// Distance of sync points in units of ts; 0: none.
+	SyncPointEvery uint64 `protobuf:"varint,14,opt,name=sync_point_every,json=syncPointEvery,proto3" json:"sync_point_every,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Work) Reset() {
 	*x = Work{}
-	mi := &file_weir_v1_session_proto_msgTypes[13]
+	mi := &file_weir_v1_session_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1153,7 +1697,7 @@ func (x *Work) String() string {
 func (*Work) ProtoMessage() {}
 
 func (x *Work) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_session_proto_msgTypes[13]
+	mi := &file_weir_v1_session_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1166,7 +1710,7 @@ func (x *Work) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Work.ProtoReflect.Descriptor instead.
 func (*Work) Descriptor() ([]byte, []int) {
-	return file_weir_v1_session_proto_rawDescGZIP(), []int{13}
+	return file_weir_v1_session_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Work) GetChangefeed() string {
@@ -1246,6 +1790,27 @@ func (x *Work) GetStart() *Position {
 	return nil
 }
 
+func (x *Work) GetChangefeedId() uint64 {
+	if x != nil {
+		return x.ChangefeedId
+	}
+	return 0
+}
+
+func (x *Work) GetTrigger() bool {
+	if x != nil {
+		return x.Trigger
+	}
+	return false
+}
+
+func (x *Work) GetSyncPointEvery() uint64 {
+	if x != nil {
+		return x.SyncPointEvery
+	}
+	return 0
+}
+
 // Order is what a node should do with one placement; repeated until state changes.
 type Order struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
@@ -1261,7 +1826,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_weir_v1_session_proto_msgTypes[14]
+	mi := &file_weir_v1_session_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1273,7 +1838,7 @@ func (x *Order) String() string {
 func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_session_proto_msgTypes[14]
+	mi := &file_weir_v1_session_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1286,7 +1851,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
-	return file_weir_v1_session_proto_rawDescGZIP(), []int{14}
+	return file_weir_v1_session_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Order) GetKind() OrderKind {
@@ -1324,6 +1889,103 @@ func (x *Order) GetWork() *Work {
 	return nil
 }
 
+// BarrierOrder is what a node should do about one event; repeated until state changes.
+type BarrierOrder struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Key    *BarrierKey            `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Action BarrierAction          `protobuf:"varint,2,opt,name=action,proto3,enum=weir.v1.BarrierAction" json:"action,omitempty"`
+	// Number of the write permission.
+	Permission uint64 `protobuf:"varint,3,opt,name=permission,proto3" json:"permission,omitempty"`
+	// The placements that are meant: the writer, or those that pass.
+	Pairs []*Pair `protobuf:"bytes,4,rep,name=pairs,proto3" json:"pairs,omitempty"`
+	// Every placement that waits at the key passes, if the node's set of the changefeed has this hash.
+	All     bool   `protobuf:"varint,5,opt,name=all,proto3" json:"all,omitempty"`
+	SetHash uint64 `protobuf:"fixed64,6,opt,name=set_hash,json=setHash,proto3" json:"set_hash,omitempty"`
+	// For a write: the replicated tables that the event concerns or changes.
+	Tables        []*TableRef `protobuf:"bytes,7,rep,name=tables,proto3" json:"tables,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BarrierOrder) Reset() {
+	*x = BarrierOrder{}
+	mi := &file_weir_v1_session_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BarrierOrder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BarrierOrder) ProtoMessage() {}
+
+func (x *BarrierOrder) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_session_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BarrierOrder.ProtoReflect.Descriptor instead.
+func (*BarrierOrder) Descriptor() ([]byte, []int) {
+	return file_weir_v1_session_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *BarrierOrder) GetKey() *BarrierKey {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *BarrierOrder) GetAction() BarrierAction {
+	if x != nil {
+		return x.Action
+	}
+	return BarrierAction_BARRIER_ACTION_UNSPECIFIED
+}
+
+func (x *BarrierOrder) GetPermission() uint64 {
+	if x != nil {
+		return x.Permission
+	}
+	return 0
+}
+
+func (x *BarrierOrder) GetPairs() []*Pair {
+	if x != nil {
+		return x.Pairs
+	}
+	return nil
+}
+
+func (x *BarrierOrder) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+func (x *BarrierOrder) GetSetHash() uint64 {
+	if x != nil {
+		return x.SetHash
+	}
+	return 0
+}
+
+func (x *BarrierOrder) GetTables() []*TableRef {
+	if x != nil {
+		return x.Tables
+	}
+	return nil
+}
+
 // Orders carries what the node has to do, with the state that it follows from.
 type Orders struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -1331,14 +1993,16 @@ type Orders struct {
 	Index  uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
 	Orders []*Order               `protobuf:"bytes,3,rep,name=orders,proto3" json:"orders,omitempty"`
 	// Further orders of this state follow in another message.
-	More          bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	More bool `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	// What the node has to do about events.
+	Barriers      []*BarrierOrder `protobuf:"bytes,5,rep,name=barriers,proto3" json:"barriers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Orders) Reset() {
 	*x = Orders{}
-	mi := &file_weir_v1_session_proto_msgTypes[15]
+	mi := &file_weir_v1_session_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1350,7 +2014,7 @@ func (x *Orders) String() string {
 func (*Orders) ProtoMessage() {}
 
 func (x *Orders) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_session_proto_msgTypes[15]
+	mi := &file_weir_v1_session_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1363,7 +2027,7 @@ func (x *Orders) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Orders.ProtoReflect.Descriptor instead.
 func (*Orders) Descriptor() ([]byte, []int) {
-	return file_weir_v1_session_proto_rawDescGZIP(), []int{15}
+	return file_weir_v1_session_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Orders) GetTerm() uint64 {
@@ -1394,6 +2058,13 @@ func (x *Orders) GetMore() bool {
 	return false
 }
 
+func (x *Orders) GetBarriers() []*BarrierOrder {
+	if x != nil {
+		return x.Barriers
+	}
+	return nil
+}
+
 // ReportedPair is a report that has been dealt with.
 type ReportedPair struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1405,7 +2076,7 @@ type ReportedPair struct {
 
 func (x *ReportedPair) Reset() {
 	*x = ReportedPair{}
-	mi := &file_weir_v1_session_proto_msgTypes[16]
+	mi := &file_weir_v1_session_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1417,7 +2088,7 @@ func (x *ReportedPair) String() string {
 func (*ReportedPair) ProtoMessage() {}
 
 func (x *ReportedPair) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_session_proto_msgTypes[16]
+	mi := &file_weir_v1_session_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1430,7 +2101,7 @@ func (x *ReportedPair) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportedPair.ProtoReflect.Descriptor instead.
 func (*ReportedPair) Descriptor() ([]byte, []int) {
-	return file_weir_v1_session_proto_rawDescGZIP(), []int{16}
+	return file_weir_v1_session_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ReportedPair) GetPair() *Pair {
@@ -1459,7 +2130,7 @@ type ReportAck struct {
 
 func (x *ReportAck) Reset() {
 	*x = ReportAck{}
-	mi := &file_weir_v1_session_proto_msgTypes[17]
+	mi := &file_weir_v1_session_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1471,7 +2142,7 @@ func (x *ReportAck) String() string {
 func (*ReportAck) ProtoMessage() {}
 
 func (x *ReportAck) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_session_proto_msgTypes[17]
+	mi := &file_weir_v1_session_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1484,7 +2155,7 @@ func (x *ReportAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportAck.ProtoReflect.Descriptor instead.
 func (*ReportAck) Descriptor() ([]byte, []int) {
-	return file_weir_v1_session_proto_rawDescGZIP(), []int{17}
+	return file_weir_v1_session_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ReportAck) GetTerm() uint64 {
@@ -1508,6 +2179,122 @@ func (x *ReportAck) GetPairs() []*ReportedPair {
 	return nil
 }
 
+// BarrierAnswer answers BarrierReports: applied at index, or known there to change nothing.
+type BarrierAnswer struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Term  uint64                 `protobuf:"varint,1,opt,name=term,proto3" json:"term,omitempty"`
+	Index uint64                 `protobuf:"varint,2,opt,name=index,proto3" json:"index,omitempty"`
+	// Number of the message that is answered.
+	Seq uint64 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"`
+	// One for each pair of each report in order, or one for a report about all.
+	Answers       []ReportAnswer `protobuf:"varint,4,rep,packed,name=answers,proto3,enum=weir.v1.ReportAnswer" json:"answers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BarrierAnswer) Reset() {
+	*x = BarrierAnswer{}
+	mi := &file_weir_v1_session_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BarrierAnswer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BarrierAnswer) ProtoMessage() {}
+
+func (x *BarrierAnswer) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_session_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BarrierAnswer.ProtoReflect.Descriptor instead.
+func (*BarrierAnswer) Descriptor() ([]byte, []int) {
+	return file_weir_v1_session_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *BarrierAnswer) GetTerm() uint64 {
+	if x != nil {
+		return x.Term
+	}
+	return 0
+}
+
+func (x *BarrierAnswer) GetIndex() uint64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *BarrierAnswer) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *BarrierAnswer) GetAnswers() []ReportAnswer {
+	if x != nil {
+		return x.Answers
+	}
+	return nil
+}
+
+// AskBarriers asks for everything that the node has to say about an event, again: somebody is missing there.
+type AskBarriers struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           *BarrierKey            `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AskBarriers) Reset() {
+	*x = AskBarriers{}
+	mi := &file_weir_v1_session_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AskBarriers) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AskBarriers) ProtoMessage() {}
+
+func (x *AskBarriers) ProtoReflect() protoreflect.Message {
+	mi := &file_weir_v1_session_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AskBarriers.ProtoReflect.Descriptor instead.
+func (*AskBarriers) Descriptor() ([]byte, []int) {
+	return file_weir_v1_session_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *AskBarriers) GetKey() *BarrierKey {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
 // AskList asks for a PairList.
 type AskList struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1517,7 +2304,7 @@ type AskList struct {
 
 func (x *AskList) Reset() {
 	*x = AskList{}
-	mi := &file_weir_v1_session_proto_msgTypes[18]
+	mi := &file_weir_v1_session_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1529,7 +2316,7 @@ func (x *AskList) String() string {
 func (*AskList) ProtoMessage() {}
 
 func (x *AskList) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_session_proto_msgTypes[18]
+	mi := &file_weir_v1_session_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1542,7 +2329,7 @@ func (x *AskList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AskList.ProtoReflect.Descriptor instead.
 func (*AskList) Descriptor() ([]byte, []int) {
-	return file_weir_v1_session_proto_rawDescGZIP(), []int{18}
+	return file_weir_v1_session_proto_rawDescGZIP(), []int{25}
 }
 
 // Close ends the session.
@@ -1560,7 +2347,7 @@ type Close struct {
 
 func (x *Close) Reset() {
 	*x = Close{}
-	mi := &file_weir_v1_session_proto_msgTypes[19]
+	mi := &file_weir_v1_session_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1572,7 +2359,7 @@ func (x *Close) String() string {
 func (*Close) ProtoMessage() {}
 
 func (x *Close) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_session_proto_msgTypes[19]
+	mi := &file_weir_v1_session_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1585,7 +2372,7 @@ func (x *Close) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Close.ProtoReflect.Descriptor instead.
 func (*Close) Descriptor() ([]byte, []int) {
-	return file_weir_v1_session_proto_rawDescGZIP(), []int{19}
+	return file_weir_v1_session_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Close) GetReason() string {
@@ -1619,6 +2406,8 @@ type SessionResponse struct {
 	//	*SessionResponse_ReportAck
 	//	*SessionResponse_AskList
 	//	*SessionResponse_Close
+	//	*SessionResponse_BarrierAnswer
+	//	*SessionResponse_AskBarriers
 	Message       isSessionResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1626,7 +2415,7 @@ type SessionResponse struct {
 
 func (x *SessionResponse) Reset() {
 	*x = SessionResponse{}
-	mi := &file_weir_v1_session_proto_msgTypes[20]
+	mi := &file_weir_v1_session_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1638,7 +2427,7 @@ func (x *SessionResponse) String() string {
 func (*SessionResponse) ProtoMessage() {}
 
 func (x *SessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_session_proto_msgTypes[20]
+	mi := &file_weir_v1_session_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1651,7 +2440,7 @@ func (x *SessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionResponse.ProtoReflect.Descriptor instead.
 func (*SessionResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_session_proto_rawDescGZIP(), []int{20}
+	return file_weir_v1_session_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SessionResponse) GetMessage() isSessionResponse_Message {
@@ -1706,6 +2495,24 @@ func (x *SessionResponse) GetClose() *Close {
 	return nil
 }
 
+func (x *SessionResponse) GetBarrierAnswer() *BarrierAnswer {
+	if x != nil {
+		if x, ok := x.Message.(*SessionResponse_BarrierAnswer); ok {
+			return x.BarrierAnswer
+		}
+	}
+	return nil
+}
+
+func (x *SessionResponse) GetAskBarriers() *AskBarriers {
+	if x != nil {
+		if x, ok := x.Message.(*SessionResponse_AskBarriers); ok {
+			return x.AskBarriers
+		}
+	}
+	return nil
+}
+
 type isSessionResponse_Message interface {
 	isSessionResponse_Message()
 }
@@ -1730,6 +2537,14 @@ type SessionResponse_Close struct {
 	Close *Close `protobuf:"bytes,5,opt,name=close,proto3,oneof"`
 }
 
+type SessionResponse_BarrierAnswer struct {
+	BarrierAnswer *BarrierAnswer `protobuf:"bytes,6,opt,name=barrier_answer,json=barrierAnswer,proto3,oneof"`
+}
+
+type SessionResponse_AskBarriers struct {
+	AskBarriers *AskBarriers `protobuf:"bytes,7,opt,name=ask_barriers,json=askBarriers,proto3,oneof"`
+}
+
 func (*SessionResponse_Ack) isSessionResponse_Message() {}
 
 func (*SessionResponse_Orders) isSessionResponse_Message() {}
@@ -1740,11 +2555,15 @@ func (*SessionResponse_AskList) isSessionResponse_Message() {}
 
 func (*SessionResponse_Close) isSessionResponse_Message() {}
 
+func (*SessionResponse_BarrierAnswer) isSessionResponse_Message() {}
+
+func (*SessionResponse_AskBarriers) isSessionResponse_Message() {}
+
 var File_weir_v1_session_proto protoreflect.FileDescriptor
 
 const file_weir_v1_session_proto_rawDesc = "" +
 	"\n" +
-	"\x15weir/v1/session.proto\x12\aweir.v1\x1a\x14weir/v1/common.proto\x1a\x19weir/v1/dispatchers.proto\"\xe9\x02\n" +
+	"\x15weir/v1/session.proto\x12\aweir.v1\x1a\x16weir/v1/barriers.proto\x1a\x14weir/v1/common.proto\x1a\x19weir/v1/dispatchers.proto\x1a\x14weir/v1/tables.proto\"\xe9\x02\n" +
 	"\x0fRegisterRequest\x12.\n" +
 	"\x06header\x18\x01 \x01(\v2\x16.weir.v1.RequestHeaderR\x06header\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x12\n" +
@@ -1785,7 +2604,11 @@ const file_weir_v1_session_proto_rawDesc = "" +
 	"\acluster\x18\x01 \x01(\tR\acluster\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12 \n" +
 	"\vincarnation\x18\x03 \x01(\x04R\vincarnation\x12\x1a\n" +
-	"\bprotocol\x18\x04 \x01(\rR\bprotocol\"\xd9\x02\n" +
+	"\bprotocol\x18\x04 \x01(\rR\bprotocol\"s\n" +
+	"\x04Crew\x12#\n" +
+	"\rchangefeed_id\x18\x01 \x01(\x04R\fchangefeedId\x12\x19\n" +
+	"\bset_hash\x18\x02 \x01(\x06R\asetHash\x12+\n" +
+	"\aminimum\x18\x03 \x01(\v2\x11.weir.v1.PositionR\aminimum\"\xfe\x02\n" +
 	"\tHeartbeat\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x1b\n" +
 	"\tgate_open\x18\x02 \x01(\bR\bgateOpen\x12\x1f\n" +
@@ -1800,33 +2623,56 @@ const file_weir_v1_session_proto_rawDesc = "" +
 	"\vdispatchers\x18\b \x01(\rR\vdispatchers\x12-\n" +
 	"\x12highest_generation\x18\t \x01(\x04R\x11highestGeneration\x12-\n" +
 	"\bprogress\x18\n" +
-	" \x03(\v2\x11.weir.v1.ProgressR\bprogress\"\xa4\x01\n" +
+	" \x03(\v2\x11.weir.v1.ProgressR\bprogress\x12#\n" +
+	"\x05crews\x18\v \x03(\v2\r.weir.v1.CrewR\x05crews\"\xba\x01\n" +
 	"\x0fPlacementReport\x128\n" +
 	"\tplacement\x18\x01 \x01(\v2\x1a.weir.v1.PlacementPositionR\tplacement\x12'\n" +
 	"\x04what\x18\x02 \x01(\x0e2\x13.weir.v1.ReportKindR\x04what\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06detail\x18\x04 \x01(\tR\x06detail\"<\n" +
+	"\x06detail\x18\x04 \x01(\tR\x06detail\x12\x14\n" +
+	"\x05fatal\x18\x05 \x01(\bR\x05fatal\"<\n" +
 	"\x06Report\x122\n" +
 	"\areports\x18\x01 \x03(\v2\x18.weir.v1.PlacementReportR\areports\"<\n" +
 	"\x04Pair\x12\x1e\n" +
 	"\n" +
 	"dispatcher\x18\x01 \x01(\x04R\n" +
 	"dispatcher\x12\x14\n" +
-	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\"/\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\"f\n" +
+	"\n" +
+	"BarrierKey\x12#\n" +
+	"\rchangefeed_id\x18\x01 \x01(\x04R\fchangefeedId\x12\x10\n" +
+	"\x03run\x18\x02 \x01(\x04R\x03run\x12!\n" +
+	"\x02at\x18\x03 \x01(\v2\x11.weir.v1.PositionR\x02at\"\xc1\x02\n" +
+	"\rBarrierReport\x12%\n" +
+	"\x03key\x18\x01 \x01(\v2\x13.weir.v1.BarrierKeyR\x03key\x12(\n" +
+	"\x04what\x18\x02 \x01(\x0e2\x14.weir.v1.BarrierSaidR\x04what\x12#\n" +
+	"\x05pairs\x18\x03 \x03(\v2\r.weir.v1.PairR\x05pairs\x12\x10\n" +
+	"\x03all\x18\x04 \x01(\bR\x03all\x12\x19\n" +
+	"\bset_hash\x18\x05 \x01(\x06R\asetHash\x12\x16\n" +
+	"\x06except\x18\x06 \x03(\x04R\x06except\x12\x1e\n" +
+	"\n" +
+	"permission\x18\a \x01(\x04R\n" +
+	"permission\x12+\n" +
+	"\aearlier\x18\b \x01(\v2\x11.weir.v1.PositionR\aearlier\x12(\n" +
+	"\x04spec\x18\t \x01(\v2\x14.weir.v1.BarrierSpecR\x04spec\"T\n" +
+	"\x0eBarrierReports\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\x120\n" +
+	"\areports\x18\x02 \x03(\v2\x16.weir.v1.BarrierReportR\areports\"/\n" +
 	"\bPairList\x12#\n" +
-	"\x05pairs\x18\x01 \x03(\v2\r.weir.v1.PairR\x05pairs\"\xcb\x01\n" +
+	"\x05pairs\x18\x01 \x03(\v2\r.weir.v1.PairR\x05pairs\"\x8f\x02\n" +
 	"\x0eSessionRequest\x12&\n" +
 	"\x05hello\x18\x01 \x01(\v2\x0e.weir.v1.HelloH\x00R\x05hello\x122\n" +
 	"\theartbeat\x18\x02 \x01(\v2\x12.weir.v1.HeartbeatH\x00R\theartbeat\x12)\n" +
 	"\x06report\x18\x03 \x01(\v2\x0f.weir.v1.ReportH\x00R\x06report\x12'\n" +
-	"\x04list\x18\x04 \x01(\v2\x11.weir.v1.PairListH\x00R\x04listB\t\n" +
+	"\x04list\x18\x04 \x01(\v2\x11.weir.v1.PairListH\x00R\x04list\x12B\n" +
+	"\x0fbarrier_reports\x18\x05 \x01(\v2\x17.weir.v1.BarrierReportsH\x00R\x0ebarrierReportsB\t\n" +
 	"\amessage\"`\n" +
 	"\x03Ack\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x14\n" +
 	"\x05index\x18\x03 \x01(\x04R\x05index\x12\x1d\n" +
 	"\n" +
-	"elapsed_ns\x18\x04 \x01(\x04R\telapsedNs\"\xc5\x02\n" +
+	"elapsed_ns\x18\x04 \x01(\x04R\telapsedNs\"\xae\x03\n" +
 	"\x04Work\x12\x1e\n" +
 	"\n" +
 	"changefeed\x18\x01 \x01(\tR\n" +
@@ -1842,7 +2688,10 @@ const file_weir_v1_session_proto_rawDesc = "" +
 	"\btable_id\x18\t \x01(\x03R\atableId\x12!\n" +
 	"\x04span\x18\n" +
 	" \x01(\v2\r.weir.v1.SpanR\x04span\x12'\n" +
-	"\x05start\x18\v \x01(\v2\x11.weir.v1.PositionR\x05start\"\xa4\x01\n" +
+	"\x05start\x18\v \x01(\v2\x11.weir.v1.PositionR\x05start\x12#\n" +
+	"\rchangefeed_id\x18\f \x01(\x04R\fchangefeedId\x12\x18\n" +
+	"\atrigger\x18\r \x01(\bR\atrigger\x12(\n" +
+	"\x10sync_point_every\x18\x0e \x01(\x04R\x0esyncPointEvery\"\xa4\x01\n" +
 	"\x05Order\x12&\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x12.weir.v1.OrderKindR\x04kind\x12\x1e\n" +
 	"\n" +
@@ -1850,42 +2699,88 @@ const file_weir_v1_session_proto_rawDesc = "" +
 	"dispatcher\x12\x14\n" +
 	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x1a\n" +
 	"\boperator\x18\x04 \x01(\x04R\boperator\x12!\n" +
-	"\x04work\x18\x05 \x01(\v2\r.weir.v1.WorkR\x04work\"n\n" +
+	"\x04work\x18\x05 \x01(\v2\r.weir.v1.WorkR\x04work\"\x82\x02\n" +
+	"\fBarrierOrder\x12%\n" +
+	"\x03key\x18\x01 \x01(\v2\x13.weir.v1.BarrierKeyR\x03key\x12.\n" +
+	"\x06action\x18\x02 \x01(\x0e2\x16.weir.v1.BarrierActionR\x06action\x12\x1e\n" +
+	"\n" +
+	"permission\x18\x03 \x01(\x04R\n" +
+	"permission\x12#\n" +
+	"\x05pairs\x18\x04 \x03(\v2\r.weir.v1.PairR\x05pairs\x12\x10\n" +
+	"\x03all\x18\x05 \x01(\bR\x03all\x12\x19\n" +
+	"\bset_hash\x18\x06 \x01(\x06R\asetHash\x12)\n" +
+	"\x06tables\x18\a \x03(\v2\x11.weir.v1.TableRefR\x06tables\"\xa1\x01\n" +
 	"\x06Orders\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12&\n" +
 	"\x06orders\x18\x03 \x03(\v2\x0e.weir.v1.OrderR\x06orders\x12\x12\n" +
-	"\x04more\x18\x04 \x01(\bR\x04more\"Z\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\x121\n" +
+	"\bbarriers\x18\x05 \x03(\v2\x15.weir.v1.BarrierOrderR\bbarriers\"Z\n" +
 	"\fReportedPair\x12!\n" +
 	"\x04pair\x18\x01 \x01(\v2\r.weir.v1.PairR\x04pair\x12'\n" +
 	"\x04what\x18\x02 \x01(\x0e2\x13.weir.v1.ReportKindR\x04what\"b\n" +
 	"\tReportAck\x12\x12\n" +
 	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x14\n" +
 	"\x05index\x18\x02 \x01(\x04R\x05index\x12+\n" +
-	"\x05pairs\x18\x03 \x03(\v2\x15.weir.v1.ReportedPairR\x05pairs\"\t\n" +
+	"\x05pairs\x18\x03 \x03(\v2\x15.weir.v1.ReportedPairR\x05pairs\"|\n" +
+	"\rBarrierAnswer\x12\x12\n" +
+	"\x04term\x18\x01 \x01(\x04R\x04term\x12\x14\n" +
+	"\x05index\x18\x02 \x01(\x04R\x05index\x12\x10\n" +
+	"\x03seq\x18\x03 \x01(\x04R\x03seq\x12/\n" +
+	"\aanswers\x18\x04 \x03(\x0e2\x15.weir.v1.ReportAnswerR\aanswers\"4\n" +
+	"\vAskBarriers\x12%\n" +
+	"\x03key\x18\x01 \x01(\v2\x13.weir.v1.BarrierKeyR\x03key\"\t\n" +
 	"\aAskList\"K\n" +
 	"\x05Close\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x16\n" +
-	"\x06leader\x18\x03 \x01(\tR\x06leader\"\xf5\x01\n" +
+	"\x06leader\x18\x03 \x01(\tR\x06leader\"\xf1\x02\n" +
 	"\x0fSessionResponse\x12 \n" +
 	"\x03ack\x18\x01 \x01(\v2\f.weir.v1.AckH\x00R\x03ack\x12)\n" +
 	"\x06orders\x18\x02 \x01(\v2\x0f.weir.v1.OrdersH\x00R\x06orders\x123\n" +
 	"\n" +
 	"report_ack\x18\x03 \x01(\v2\x12.weir.v1.ReportAckH\x00R\treportAck\x12-\n" +
 	"\bask_list\x18\x04 \x01(\v2\x10.weir.v1.AskListH\x00R\aaskList\x12&\n" +
-	"\x05close\x18\x05 \x01(\v2\x0e.weir.v1.CloseH\x00R\x05closeB\t\n" +
+	"\x05close\x18\x05 \x01(\v2\x0e.weir.v1.CloseH\x00R\x05close\x12?\n" +
+	"\x0ebarrier_answer\x18\x06 \x01(\v2\x16.weir.v1.BarrierAnswerH\x00R\rbarrierAnswer\x129\n" +
+	"\fask_barriers\x18\a \x01(\v2\x14.weir.v1.AskBarriersH\x00R\vaskBarriersB\t\n" +
 	"\amessage*y\n" +
 	"\n" +
 	"ReportKind\x12\x1b\n" +
 	"\x17REPORT_KIND_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13REPORT_KIND_RUNNING\x10\x01\x12\x17\n" +
 	"\x13REPORT_KIND_STOPPED\x10\x02\x12\x1c\n" +
-	"\x18REPORT_KIND_START_FAILED\x10\x03*R\n" +
+	"\x18REPORT_KIND_START_FAILED\x10\x03*\xae\x01\n" +
+	"\vBarrierSaid\x12\x1c\n" +
+	"\x18BARRIER_SAID_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14BARRIER_SAID_WAITING\x10\x01\x12\x18\n" +
+	"\x14BARRIER_SAID_WRITTEN\x10\x02\x12\x17\n" +
+	"\x13BARRIER_SAID_PASSED\x10\x03\x12\x1a\n" +
+	"\x16BARRIER_SAID_NOT_BEGUN\x10\x04\x12\x18\n" +
+	"\x14BARRIER_SAID_UNKNOWN\x10\x05*R\n" +
 	"\tOrderKind\x12\x1a\n" +
 	"\x16ORDER_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10ORDER_KIND_START\x10\x01\x12\x13\n" +
-	"\x0fORDER_KIND_STOP\x10\x022\xce\x01\n" +
+	"\x0fORDER_KIND_STOP\x10\x02*b\n" +
+	"\rBarrierAction\x12\x1e\n" +
+	"\x1aBARRIER_ACTION_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14BARRIER_ACTION_WRITE\x10\x01\x12\x17\n" +
+	"\x13BARRIER_ACTION_PASS\x10\x02*\x8a\x03\n" +
+	"\fReportAnswer\x12\x1d\n" +
+	"\x19REPORT_ANSWER_UNSPECIFIED\x10\x00\x12\x19\n" +
+	"\x15REPORT_ANSWER_COUNTED\x10\x01\x12\x17\n" +
+	"\x13REPORT_ANSWER_INERT\x10\x02\x12\x17\n" +
+	"\x13REPORT_ANSWER_STALE\x10\x03\x12\x16\n" +
+	"\x12REPORT_ANSWER_PASS\x10\x04\x12\x17\n" +
+	"\x13REPORT_ANSWER_RETRY\x10\x05\x12\x18\n" +
+	"\x14REPORT_ANSWER_FORGET\x10\x06\x12\x1b\n" +
+	"\x17REPORT_ANSWER_UNWRITTEN\x10\a\x12$\n" +
+	" REPORT_ANSWER_EARLIER_EVENT_OPEN\x10\b\x12\x1f\n" +
+	"\x1bREPORT_ANSWER_SPEC_MISMATCH\x10\t\x12\x1e\n" +
+	"\x1aREPORT_ANSWER_SET_MISMATCH\x10\n" +
+	"\x12\"\n" +
+	"\x1eREPORT_ANSWER_STALE_PERMISSION\x10\v\x12\x1b\n" +
+	"\x17REPORT_ANSWER_MALFORMED\x10\f2\xce\x01\n" +
 	"\vNodeSession\x12?\n" +
 	"\bRegister\x12\x18.weir.v1.RegisterRequest\x1a\x19.weir.v1.RegisterResponse\x12<\n" +
 	"\aGoodbye\x12\x17.weir.v1.GoodbyeRequest\x1a\x18.weir.v1.GoodbyeResponse\x12@\n" +
@@ -1903,78 +2798,109 @@ func file_weir_v1_session_proto_rawDescGZIP() []byte {
 	return file_weir_v1_session_proto_rawDescData
 }
 
-var file_weir_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_weir_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_weir_v1_session_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
+var file_weir_v1_session_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_weir_v1_session_proto_goTypes = []any{
 	(ReportKind)(0),           // 0: weir.v1.ReportKind
-	(OrderKind)(0),            // 1: weir.v1.OrderKind
-	(*RegisterRequest)(nil),   // 2: weir.v1.RegisterRequest
-	(*RegisterResponse)(nil),  // 3: weir.v1.RegisterResponse
-	(*PlacementPosition)(nil), // 4: weir.v1.PlacementPosition
-	(*GoodbyeRequest)(nil),    // 5: weir.v1.GoodbyeRequest
-	(*GoodbyeResponse)(nil),   // 6: weir.v1.GoodbyeResponse
-	(*Hello)(nil),             // 7: weir.v1.Hello
-	(*Heartbeat)(nil),         // 8: weir.v1.Heartbeat
-	(*PlacementReport)(nil),   // 9: weir.v1.PlacementReport
-	(*Report)(nil),            // 10: weir.v1.Report
-	(*Pair)(nil),              // 11: weir.v1.Pair
-	(*PairList)(nil),          // 12: weir.v1.PairList
-	(*SessionRequest)(nil),    // 13: weir.v1.SessionRequest
-	(*Ack)(nil),               // 14: weir.v1.Ack
-	(*Work)(nil),              // 15: weir.v1.Work
-	(*Order)(nil),             // 16: weir.v1.Order
-	(*Orders)(nil),            // 17: weir.v1.Orders
-	(*ReportedPair)(nil),      // 18: weir.v1.ReportedPair
-	(*ReportAck)(nil),         // 19: weir.v1.ReportAck
-	(*AskList)(nil),           // 20: weir.v1.AskList
-	(*Close)(nil),             // 21: weir.v1.Close
-	(*SessionResponse)(nil),   // 22: weir.v1.SessionResponse
-	(*RequestHeader)(nil),     // 23: weir.v1.RequestHeader
-	(*ResponseHeader)(nil),    // 24: weir.v1.ResponseHeader
-	(*Position)(nil),          // 25: weir.v1.Position
-	(*Progress)(nil),          // 26: weir.v1.Progress
-	(*Span)(nil),              // 27: weir.v1.Span
+	(BarrierSaid)(0),          // 1: weir.v1.BarrierSaid
+	(OrderKind)(0),            // 2: weir.v1.OrderKind
+	(BarrierAction)(0),        // 3: weir.v1.BarrierAction
+	(ReportAnswer)(0),         // 4: weir.v1.ReportAnswer
+	(*RegisterRequest)(nil),   // 5: weir.v1.RegisterRequest
+	(*RegisterResponse)(nil),  // 6: weir.v1.RegisterResponse
+	(*PlacementPosition)(nil), // 7: weir.v1.PlacementPosition
+	(*GoodbyeRequest)(nil),    // 8: weir.v1.GoodbyeRequest
+	(*GoodbyeResponse)(nil),   // 9: weir.v1.GoodbyeResponse
+	(*Hello)(nil),             // 10: weir.v1.Hello
+	(*Crew)(nil),              // 11: weir.v1.Crew
+	(*Heartbeat)(nil),         // 12: weir.v1.Heartbeat
+	(*PlacementReport)(nil),   // 13: weir.v1.PlacementReport
+	(*Report)(nil),            // 14: weir.v1.Report
+	(*Pair)(nil),              // 15: weir.v1.Pair
+	(*BarrierKey)(nil),        // 16: weir.v1.BarrierKey
+	(*BarrierReport)(nil),     // 17: weir.v1.BarrierReport
+	(*BarrierReports)(nil),    // 18: weir.v1.BarrierReports
+	(*PairList)(nil),          // 19: weir.v1.PairList
+	(*SessionRequest)(nil),    // 20: weir.v1.SessionRequest
+	(*Ack)(nil),               // 21: weir.v1.Ack
+	(*Work)(nil),              // 22: weir.v1.Work
+	(*Order)(nil),             // 23: weir.v1.Order
+	(*BarrierOrder)(nil),      // 24: weir.v1.BarrierOrder
+	(*Orders)(nil),            // 25: weir.v1.Orders
+	(*ReportedPair)(nil),      // 26: weir.v1.ReportedPair
+	(*ReportAck)(nil),         // 27: weir.v1.ReportAck
+	(*BarrierAnswer)(nil),     // 28: weir.v1.BarrierAnswer
+	(*AskBarriers)(nil),       // 29: weir.v1.AskBarriers
+	(*AskList)(nil),           // 30: weir.v1.AskList
+	(*Close)(nil),             // 31: weir.v1.Close
+	(*SessionResponse)(nil),   // 32: weir.v1.SessionResponse
+	(*RequestHeader)(nil),     // 33: weir.v1.RequestHeader
+	(*ResponseHeader)(nil),    // 34: weir.v1.ResponseHeader
+	(*Position)(nil),          // 35: weir.v1.Position
+	(*Progress)(nil),          // 36: weir.v1.Progress
+	(*BarrierSpec)(nil),       // 37: weir.v1.BarrierSpec
+	(*Span)(nil),              // 38: weir.v1.Span
+	(*TableRef)(nil),          // 39: weir.v1.TableRef
 }
 var file_weir_v1_session_proto_depIdxs = []int32{
-	23, // 0: weir.v1.RegisterRequest.header:type_name -> weir.v1.RequestHeader
-	24, // 1: weir.v1.RegisterResponse.header:type_name -> weir.v1.ResponseHeader
-	25, // 2: weir.v1.PlacementPosition.position:type_name -> weir.v1.Position
-	23, // 3: weir.v1.GoodbyeRequest.header:type_name -> weir.v1.RequestHeader
-	4,  // 4: weir.v1.GoodbyeRequest.stopped:type_name -> weir.v1.PlacementPosition
-	24, // 5: weir.v1.GoodbyeResponse.header:type_name -> weir.v1.ResponseHeader
-	26, // 6: weir.v1.Heartbeat.progress:type_name -> weir.v1.Progress
-	4,  // 7: weir.v1.PlacementReport.placement:type_name -> weir.v1.PlacementPosition
-	0,  // 8: weir.v1.PlacementReport.what:type_name -> weir.v1.ReportKind
-	9,  // 9: weir.v1.Report.reports:type_name -> weir.v1.PlacementReport
-	11, // 10: weir.v1.PairList.pairs:type_name -> weir.v1.Pair
-	7,  // 11: weir.v1.SessionRequest.hello:type_name -> weir.v1.Hello
-	8,  // 12: weir.v1.SessionRequest.heartbeat:type_name -> weir.v1.Heartbeat
-	10, // 13: weir.v1.SessionRequest.report:type_name -> weir.v1.Report
-	12, // 14: weir.v1.SessionRequest.list:type_name -> weir.v1.PairList
-	27, // 15: weir.v1.Work.span:type_name -> weir.v1.Span
-	25, // 16: weir.v1.Work.start:type_name -> weir.v1.Position
-	1,  // 17: weir.v1.Order.kind:type_name -> weir.v1.OrderKind
-	15, // 18: weir.v1.Order.work:type_name -> weir.v1.Work
-	16, // 19: weir.v1.Orders.orders:type_name -> weir.v1.Order
-	11, // 20: weir.v1.ReportedPair.pair:type_name -> weir.v1.Pair
-	0,  // 21: weir.v1.ReportedPair.what:type_name -> weir.v1.ReportKind
-	18, // 22: weir.v1.ReportAck.pairs:type_name -> weir.v1.ReportedPair
-	14, // 23: weir.v1.SessionResponse.ack:type_name -> weir.v1.Ack
-	17, // 24: weir.v1.SessionResponse.orders:type_name -> weir.v1.Orders
-	19, // 25: weir.v1.SessionResponse.report_ack:type_name -> weir.v1.ReportAck
-	20, // 26: weir.v1.SessionResponse.ask_list:type_name -> weir.v1.AskList
-	21, // 27: weir.v1.SessionResponse.close:type_name -> weir.v1.Close
-	2,  // 28: weir.v1.NodeSession.Register:input_type -> weir.v1.RegisterRequest
-	5,  // 29: weir.v1.NodeSession.Goodbye:input_type -> weir.v1.GoodbyeRequest
-	13, // 30: weir.v1.NodeSession.Session:input_type -> weir.v1.SessionRequest
-	3,  // 31: weir.v1.NodeSession.Register:output_type -> weir.v1.RegisterResponse
-	6,  // 32: weir.v1.NodeSession.Goodbye:output_type -> weir.v1.GoodbyeResponse
-	22, // 33: weir.v1.NodeSession.Session:output_type -> weir.v1.SessionResponse
-	31, // [31:34] is the sub-list for method output_type
-	28, // [28:31] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	33, // 0: weir.v1.RegisterRequest.header:type_name -> weir.v1.RequestHeader
+	34, // 1: weir.v1.RegisterResponse.header:type_name -> weir.v1.ResponseHeader
+	35, // 2: weir.v1.PlacementPosition.position:type_name -> weir.v1.Position
+	33, // 3: weir.v1.GoodbyeRequest.header:type_name -> weir.v1.RequestHeader
+	7,  // 4: weir.v1.GoodbyeRequest.stopped:type_name -> weir.v1.PlacementPosition
+	34, // 5: weir.v1.GoodbyeResponse.header:type_name -> weir.v1.ResponseHeader
+	35, // 6: weir.v1.Crew.minimum:type_name -> weir.v1.Position
+	36, // 7: weir.v1.Heartbeat.progress:type_name -> weir.v1.Progress
+	11, // 8: weir.v1.Heartbeat.crews:type_name -> weir.v1.Crew
+	7,  // 9: weir.v1.PlacementReport.placement:type_name -> weir.v1.PlacementPosition
+	0,  // 10: weir.v1.PlacementReport.what:type_name -> weir.v1.ReportKind
+	13, // 11: weir.v1.Report.reports:type_name -> weir.v1.PlacementReport
+	35, // 12: weir.v1.BarrierKey.at:type_name -> weir.v1.Position
+	16, // 13: weir.v1.BarrierReport.key:type_name -> weir.v1.BarrierKey
+	1,  // 14: weir.v1.BarrierReport.what:type_name -> weir.v1.BarrierSaid
+	15, // 15: weir.v1.BarrierReport.pairs:type_name -> weir.v1.Pair
+	35, // 16: weir.v1.BarrierReport.earlier:type_name -> weir.v1.Position
+	37, // 17: weir.v1.BarrierReport.spec:type_name -> weir.v1.BarrierSpec
+	17, // 18: weir.v1.BarrierReports.reports:type_name -> weir.v1.BarrierReport
+	15, // 19: weir.v1.PairList.pairs:type_name -> weir.v1.Pair
+	10, // 20: weir.v1.SessionRequest.hello:type_name -> weir.v1.Hello
+	12, // 21: weir.v1.SessionRequest.heartbeat:type_name -> weir.v1.Heartbeat
+	14, // 22: weir.v1.SessionRequest.report:type_name -> weir.v1.Report
+	19, // 23: weir.v1.SessionRequest.list:type_name -> weir.v1.PairList
+	18, // 24: weir.v1.SessionRequest.barrier_reports:type_name -> weir.v1.BarrierReports
+	38, // 25: weir.v1.Work.span:type_name -> weir.v1.Span
+	35, // 26: weir.v1.Work.start:type_name -> weir.v1.Position
+	2,  // 27: weir.v1.Order.kind:type_name -> weir.v1.OrderKind
+	22, // 28: weir.v1.Order.work:type_name -> weir.v1.Work
+	16, // 29: weir.v1.BarrierOrder.key:type_name -> weir.v1.BarrierKey
+	3,  // 30: weir.v1.BarrierOrder.action:type_name -> weir.v1.BarrierAction
+	15, // 31: weir.v1.BarrierOrder.pairs:type_name -> weir.v1.Pair
+	39, // 32: weir.v1.BarrierOrder.tables:type_name -> weir.v1.TableRef
+	23, // 33: weir.v1.Orders.orders:type_name -> weir.v1.Order
+	24, // 34: weir.v1.Orders.barriers:type_name -> weir.v1.BarrierOrder
+	15, // 35: weir.v1.ReportedPair.pair:type_name -> weir.v1.Pair
+	0,  // 36: weir.v1.ReportedPair.what:type_name -> weir.v1.ReportKind
+	26, // 37: weir.v1.ReportAck.pairs:type_name -> weir.v1.ReportedPair
+	4,  // 38: weir.v1.BarrierAnswer.answers:type_name -> weir.v1.ReportAnswer
+	16, // 39: weir.v1.AskBarriers.key:type_name -> weir.v1.BarrierKey
+	21, // 40: weir.v1.SessionResponse.ack:type_name -> weir.v1.Ack
+	25, // 41: weir.v1.SessionResponse.orders:type_name -> weir.v1.Orders
+	27, // 42: weir.v1.SessionResponse.report_ack:type_name -> weir.v1.ReportAck
+	30, // 43: weir.v1.SessionResponse.ask_list:type_name -> weir.v1.AskList
+	31, // 44: weir.v1.SessionResponse.close:type_name -> weir.v1.Close
+	28, // 45: weir.v1.SessionResponse.barrier_answer:type_name -> weir.v1.BarrierAnswer
+	29, // 46: weir.v1.SessionResponse.ask_barriers:type_name -> weir.v1.AskBarriers
+	5,  // 47: weir.v1.NodeSession.Register:input_type -> weir.v1.RegisterRequest
+	8,  // 48: weir.v1.NodeSession.Goodbye:input_type -> weir.v1.GoodbyeRequest
+	20, // 49: weir.v1.NodeSession.Session:input_type -> weir.v1.SessionRequest
+	6,  // 50: weir.v1.NodeSession.Register:output_type -> weir.v1.RegisterResponse
+	9,  // 51: weir.v1.NodeSession.Goodbye:output_type -> weir.v1.GoodbyeResponse
+	32, // 52: weir.v1.NodeSession.Session:output_type -> weir.v1.SessionResponse
+	50, // [50:53] is the sub-list for method output_type
+	47, // [47:50] is the sub-list for method input_type
+	47, // [47:47] is the sub-list for extension type_name
+	47, // [47:47] is the sub-list for extension extendee
+	0,  // [0:47] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_session_proto_init() }
@@ -1982,28 +2908,33 @@ func file_weir_v1_session_proto_init() {
 	if File_weir_v1_session_proto != nil {
 		return
 	}
+	file_weir_v1_barriers_proto_init()
 	file_weir_v1_common_proto_init()
 	file_weir_v1_dispatchers_proto_init()
-	file_weir_v1_session_proto_msgTypes[11].OneofWrappers = []any{
+	file_weir_v1_tables_proto_init()
+	file_weir_v1_session_proto_msgTypes[15].OneofWrappers = []any{
 		(*SessionRequest_Hello)(nil),
 		(*SessionRequest_Heartbeat)(nil),
 		(*SessionRequest_Report)(nil),
 		(*SessionRequest_List)(nil),
+		(*SessionRequest_BarrierReports)(nil),
 	}
-	file_weir_v1_session_proto_msgTypes[20].OneofWrappers = []any{
+	file_weir_v1_session_proto_msgTypes[27].OneofWrappers = []any{
 		(*SessionResponse_Ack)(nil),
 		(*SessionResponse_Orders)(nil),
 		(*SessionResponse_ReportAck)(nil),
 		(*SessionResponse_AskList)(nil),
 		(*SessionResponse_Close)(nil),
+		(*SessionResponse_BarrierAnswer)(nil),
+		(*SessionResponse_AskBarriers)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_v1_session_proto_rawDesc), len(file_weir_v1_session_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   21,
+			NumEnums:      5,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
