@@ -8,8 +8,21 @@ import (
 	"github.com/weir-project/weir/fsm/internal/wire"
 )
 
-// EntryVersion is the format of entries that this version writes and reads.
-const EntryVersion = 1
+// EntryVersion is the format of entries that this version writes and reads. Until the first release the format changes
+// in place.
+const EntryVersion = 2
+
+// preRelease is the newest format that was never released: what it wrote cannot be read.
+const preRelease = 1
+
+// versionRefused says why a format version is not read.
+func versionRefused(got, reads uint8) string {
+	if got <= preRelease {
+		return fmt.Sprintf("is of a build from before the first release (format version %d), which no later one reads: "+
+			"start with an empty data folder", got)
+	}
+	return fmt.Sprintf("has format version %d, this version reads %d: run a newer version", got, reads)
+}
 
 // MaxProposals bounds a batch; a count beyond it was not written by any version.
 const MaxProposals = 4096
@@ -84,7 +97,7 @@ func DecodeEntry(index, term uint64, data []byte) (fsm.Entry, error) {
 	wire.Uint8(&c, &version)
 	c.Uint64(&count)
 	if c.Err() == nil && version != EntryVersion {
-		return e, fmt.Errorf("%w: entry %d has format version %d, this version reads %d", ErrEntry, index, version, EntryVersion)
+		return e, fmt.Errorf("%w: entry %d %s", ErrEntry, index, versionRefused(version, EntryVersion))
 	}
 	if c.Err() == nil && (count == 0 || count > MaxProposals) {
 		return e, fmt.Errorf("%w: entry %d holds %d commands", ErrEntry, index, count)

@@ -73,9 +73,9 @@ func proposalOf(cmd fsm.Command) fsm.Proposal {
 	}
 }
 
-// TestGoldenEntries holds the bytes of every command: an entry that this version wrote must be read for ever.
+// TestGoldenEntries holds the bytes of every command, so that none changes unnoticed.
 func TestGoldenEntries(t *testing.T) {
-	file := filepath.Join("testdata", "v1", "entries.txt")
+	file := filepath.Join("testdata", "v2", "entries.txt")
 	var out strings.Builder
 	for _, cmd := range everyCommand() {
 		raw, err := logcodec.AppendEntry(nil, []fsm.Proposal{proposalOf(cmd)})
@@ -131,13 +131,39 @@ func goldenState(t *testing.T) *fsm.State {
 		PlacementPosition: fsm.PlacementPosition{Dispatcher: 2, Epoch: add.Epoch, HasPosition: true, Position: fsm.At(11)},
 		What:              fsm.ReportStartFailed, Reason: "SINK_ERROR", Detail: "disk full",
 	}}})
+	trigger := do(&fsm.AdmitOperator{Op: fsm.OpAdd, Dispatcher: 5, To: "n1"}).Facts
+	do(&fsm.ReportPlacements{Node: "n1", Incarnation: inc, Reports: []fsm.PlacementReport{{
+		PlacementPosition: fsm.PlacementPosition{Dispatcher: 5, Epoch: trigger.Epoch}, What: fsm.ReportRunning,
+	}}})
+	said := func(what fsm.BarrierSaid, permission uint64, at, earlier fsm.Position, spec fsm.BarrierSpec) {
+		v := do(&fsm.ReportBarrier{Node: "n1", Incarnation: inc, Reports: []fsm.BarrierReport{{
+			Key:  fsm.BarrierKey{Changefeed: 1, Run: 1, At: at},
+			What: what, Pairs: []fsm.Pair{{Dispatcher: 5, Epoch: trigger.Epoch}}, Permission: permission, Earlier: earlier, Spec: spec,
+		}}})
+		require.Equal(t, []fsm.Reason{fsm.ReportCounted}, v.Reports)
+	}
+	first, second := fsm.Position{TS: 12, Stage: fsm.StageDDL}, fsm.Position{TS: 20, Stage: fsm.StageDDL}
+	create := fsm.BarrierSpec{
+		Influence: fsm.InfluenceTables, Add: []fsm.TableSpec{{Schema: "public", Name: "c", SplitKeys: []string{"\x20k"}}}, Statement: "CREATE TABLE c (k int)",
+	}
+	said(fsm.SaidWaiting, 0, first, fsm.At(10), create)
+	said(fsm.SaidWritten, 1, first, fsm.Position{}, fsm.BarrierSpec{})
+	b := fsm.TableRef{Name: "b"}
+	said(fsm.SaidWaiting, 0, second, first, fsm.BarrierSpec{
+		Influence: fsm.InfluenceTables, Tables: []fsm.TableRef{b}, Rename: []fsm.TableRename{{From: b, To: fsm.TableRef{Name: "d"}}}, Statement: "ALTER TABLE b RENAME TO d",
+	})
 	return s
 }
 
 // TestGoldenSnapshot holds the bytes of a snapshot, the state hash included.
 func TestGoldenSnapshot(t *testing.T) {
-	file := filepath.Join("testdata", "v1", "snapshot.hex")
+	file := filepath.Join("testdata", "v2", "snapshot.hex")
 	s := goldenState(t)
+	there := map[fsm.Section]bool{}
+	for section := range s.View().Rows() {
+		there[section] = true
+	}
+	require.Len(t, there, int(fsm.SectionBarrierRecords), "every kind of row")
 	var raw bytes.Buffer
 	require.NoError(t, logcodec.WriteSnapshot(&raw, s.View()))
 	if *update {
@@ -152,7 +178,7 @@ func TestGoldenSnapshot(t *testing.T) {
 	require.Equal(t, s.Meta(), back.Meta())
 	h, err := logcodec.ReadHeader(bytes.NewReader(raw.Bytes()))
 	require.NoError(t, err)
-	require.Equal(t, logcodec.Header{Cluster: "golden", Index: 10, Term: 1, Level: 1, Dispatchers: 4}, h)
+	require.Equal(t, logcodec.Header{Cluster: "golden", Index: 15, Term: 1, Level: 1, Dispatchers: 7}, h)
 }
 
 // TestADamagedSnapshotIsRefused changes and cuts every byte.
@@ -207,14 +233,39 @@ func TestReview_R47_AnEntryIsReadCompletelyBeforeAnythingIsApplied(t *testing.T)
 func TestEntriesOfOtherVersionsAreRefused(t *testing.T) {
 	raw, err := logcodec.AppendEntry(nil, []fsm.Proposal{proposalOf(&fsm.Tick{})})
 	require.NoError(t, err)
-	newer := bytes.Clone(raw)
-	newer[0] = 2
-	_, err = logcodec.DecodeEntry(1, 1, newer)
-	require.ErrorContains(t, err, "format version 2")
+	for version, want := range map[byte]string{
+		1: "log entry cannot be understood: entry 7 is of a build from before the first release (format version 1), which no later one reads: start with an empty data folder",
+		3: "log entry cannot be understood: entry 7 has format version 3, this version reads 2: run a newer version",
+	} {
+		other := bytes.Clone(raw)
+		other[0] = version
+		_, err = logcodec.DecodeEntry(7, 1, other)
+		require.ErrorIs(t, err, logcodec.ErrEntry)
+		require.EqualError(t, err, want)
+	}
 	_, err = logcodec.DecodeEntry(1, 1, append(raw, 0))
 	require.ErrorIs(t, err, logcodec.ErrEntry)
 	_, err = logcodec.AppendEntry(nil, nil)
 	require.Error(t, err)
+}
+
+func TestSnapshotsOfOtherVersionsAreRefused(t *testing.T) {
+	var raw bytes.Buffer
+	require.NoError(t, logcodec.WriteSnapshot(&raw, fsm.New().View()))
+	at := len("WEIRSNAP")
+	require.Equal(t, byte(logcodec.SnapshotVersion), raw.Bytes()[at])
+	for version, want := range map[byte]string{
+		1: "it is of a build from before the first release (format version 1), which no later one reads: start with an empty data folder",
+		3: "it has format version 3, this version reads 2: run a newer version",
+	} {
+		other := bytes.Clone(raw.Bytes())
+		other[at] = version
+		_, err := logcodec.ReadSnapshot(bytes.NewReader(other))
+		require.ErrorIs(t, err, logcodec.ErrSnapshot)
+		require.ErrorContains(t, err, want)
+		_, err = logcodec.ReadHeader(bytes.NewReader(other))
+		require.ErrorContains(t, err, want)
+	}
 }
 
 // FuzzDecodeEntry: whatever decodes encodes back to the same bytes, and nothing panics.

@@ -14,8 +14,9 @@ import (
 	"github.com/weir-project/weir/fsm/internal/wire"
 )
 
-// SnapshotVersion is the format of snapshots that this version writes and reads.
-const SnapshotVersion = 1
+// SnapshotVersion is the format of snapshots that this version writes and reads. Until the first release the format
+// changes in place.
+const SnapshotVersion = 2
 
 // maxRow bounds a row, so that a damaged length does not allocate without limit.
 const maxRow = 16 << 20
@@ -156,7 +157,7 @@ func readHeader(in *summed) (Header, error) {
 		return h, fmt.Errorf("%w: it does not begin as a Weir snapshot does", ErrSnapshot)
 	}
 	if v := head[len(magic)]; v != SnapshotVersion {
-		return h, fmt.Errorf("%w: it has format version %d, this version reads %d", ErrSnapshot, v, SnapshotVersion)
+		return h, fmt.Errorf("%w: it %s", ErrSnapshot, versionRefused(v, SnapshotVersion))
 	}
 	raw, err := readBlob(in)
 	if err != nil {
