@@ -132,6 +132,23 @@ func (c *cluster) says(what fsm.ReportKind, d fsm.DispatcherID, ts uint64) fsm.R
 	return c.report(owner.Name, what, d, row.Epoch, ts)
 }
 
+// spans counts the dispatchers that have rows: all but the triggers.
+func (c *cluster) spans() int {
+	n := 0
+	for row := range c.s.Dispatchers() {
+		if t, _ := c.s.Table(row.Table); !t.Trigger {
+			n++
+		}
+	}
+	return n
+}
+
+// trigger is the trigger of shop.
+func (c *cluster) trigger() fsm.DispatcherID {
+	feed, _ := c.s.Changefeed("shop")
+	return feed.Trigger
+}
+
 // runs puts d to work on n.
 func (c *cluster) runs(d fsm.DispatcherID, n fsm.NodeName) fsm.Epoch {
 	c.t.Helper()

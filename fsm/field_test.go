@@ -106,6 +106,7 @@ func TestField_B05_AnOperatorsOwnStepDoesNotCancelIt(t *testing.T) {
 func forgetful(c *cluster) {
 	p := fsm.DefaultPolicy()
 	p.KeepOperators, p.KeepHistory, p.KeepHistoryEach, p.KeepRequests = 2, 2, 1, 2
+	p.FailAfter = 0
 	c.ok(&fsm.SetPolicy{Policy: p})
 }
 
@@ -126,7 +127,7 @@ func TestField_B09a_StoppedOfWhatWasRemovedIsNothing(t *testing.T) {
 		require.Equal(t, fsm.ReportInert, c.report("n1", fsm.ReportStopped, 1, e, 0))
 	})
 	for row := range c.s.AbsentDispatchers(1) {
-		t.Errorf("dispatcher %d came back", row.ID)
+		require.Equal(t, c.trigger(), row.ID, "it came back")
 	}
 }
 
@@ -140,7 +141,7 @@ func TestField_B09b_StoppedOfWhatIsWantedIsPlacedAgain(t *testing.T) {
 	for row := range c.s.AbsentDispatchers(1) {
 		absent = append(absent, row.ID)
 	}
-	require.Equal(t, []fsm.DispatcherID{1}, absent)
+	require.Equal(t, []fsm.DispatcherID{1, c.trigger()}, absent)
 	require.Equal(t, fsm.At(30), c.row(1).Position)
 	c.runs(1, "n2")
 }
@@ -178,7 +179,7 @@ func TestField_B09c_StoppedOfWhatWasRemovedLongAgoIsNothing(t *testing.T) {
 		require.Equal(t, fsm.ReportInert, c.report("n1", fsm.ReportStartFailed, 1, e, 0))
 		require.Equal(t, fsm.ReportStale, c.report("n1", fsm.ReportRunning, 1, e, 0), "and what still runs is told to stop")
 	})
-	require.Equal(t, 5, c.s.DispatcherCount())
+	require.Equal(t, 5, c.spans())
 }
 
 // B11: the recovery of n1 acts on a list that is one entry old. Its proposal carries what it was based on.

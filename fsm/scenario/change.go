@@ -127,12 +127,13 @@ func printTableChanges(p *printer, before, after *fsm.View) {
 	}
 }
 
-// tablesOf yields the tables of every changefeed.
+// tablesOf yields the tables of every changefeed. A trigger has one of its own, which tells nothing that the trigger
+// itself does not.
 func tablesOf(v *fsm.View) iter.Seq[fsm.Table] {
 	return func(yield func(fsm.Table) bool) {
 		for feed := range v.Changefeeds() {
 			for t := range v.Tables(feed.ID) {
-				if !yield(t) {
+				if !t.Trigger && !yield(t) {
 					return
 				}
 			}

@@ -9,6 +9,9 @@ import (
 // tableLine describes a table.
 func tableLine(v *fsm.View, t fsm.Table) string {
 	feed, _ := v.ChangefeedByID(t.Changefeed)
+	if t.Trigger {
+		return "trigger of " + quote(feed.Name)
+	}
 	line := facts{quote(fsm.TableRef{Schema: t.Schema, Name: t.Name}.String()), "of", quote(feed.Name)}
 	line.addIf(t.Dropping, "dropping")
 	return line.String()
@@ -17,6 +20,9 @@ func tableLine(v *fsm.View, t fsm.Table) string {
 // spanLine says what a dispatcher replicates.
 func spanLine(v *fsm.View, row fsm.Dispatcher) string {
 	t, _ := v.Table(row.Table)
+	if t.Trigger {
+		return tableLine(v, t)
+	}
 	return quote(fsm.TableRef{Schema: t.Schema, Name: t.Name}.String()) + " " + row.Span.String()
 }
 

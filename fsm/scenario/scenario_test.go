@@ -134,14 +134,14 @@ state $t
 `)
 	require.NoError(t, err)
 	for _, want := range []string{
-		"add: ACCEPTED op=1 kind=add dispatcher=d4 epoch=2 node=n1#1",
+		"add: ACCEPTED op=1 kind=add dispatcher=d5 epoch=2 node=n1#1",
 		"reports=REPORT_COUNTED",
-		"move: ACCEPTED op=3 kind=move dispatcher=d4",
-		"cancel: ACCEPTED op=3 kind=move result=canceled dispatcher=d4",
+		"move: ACCEPTED op=3 kind=move dispatcher=d5",
+		"cancel: ACCEPTED op=3 kind=move result=canceled dispatcher=d5",
 		"expire: ACCEPTED node=n3#3",
 		"tick: ACCEPTED refused=#3",
-		`d4 s.u ["k",+inf): stopping n1#1 epoch=2 op=3`,
-		`d3 s.u ["","k"): absent`,
+		`d5 s.u ["k",+inf): stopping n1#1 epoch=2 op=3`,
+		`d4 s.u ["","k"): absent`,
 	} {
 		require.Contains(t, r.Script, want)
 	}

@@ -63,7 +63,9 @@ func showNode(p *printer, v *fsm.View, n fsm.Node) {
 func showChangefeed(p *printer, v *fsm.View, f fsm.Changefeed) {
 	p.line("changefeed %s %s run=%d", quote(f.Name), f.Status, f.Run)
 	for t := range v.Tables(f.ID) {
-		p.line("table %d %s", t.ID, tableLine(v, t))
+		if !t.Trigger {
+			p.line("table %d %s", t.ID, tableLine(v, t))
+		}
 		for row := range v.DispatchersOfTable(t.ID) {
 			showDispatcher(p, v, row)
 		}
