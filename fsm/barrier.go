@@ -76,14 +76,9 @@ func (s *State) saidByAll(n Node, r *BarrierReport, x entryContext) Reason {
 		if except[row.ID] {
 			continue
 		}
-		switch got := s.said(n, r, Pair{row.ID, row.Epoch}, x); got {
-		case ReportInert:
-		case ReportCounted:
-			if answer == ReportInert {
-				answer = got
-			}
-		default:
-			answer = got
+		got := s.said(n, r, Pair{row.ID, row.Epoch}, x)
+		if got != ReportInert && (got != ReportCounted || answer == ReportInert) {
+			answer = got // what asks for something goes before what does not
 		}
 	}
 	return answer
@@ -150,13 +145,13 @@ func (s *State) mayWait(feed Changefeed, row Dispatcher, r *BarrierReport, b Bar
 	switch {
 	case open && !b.Spec.Equal(&r.Spec):
 		return SpecMismatch
-	case !open && s.checkSpec(feed, r) != "":
+	case !open && s.checkSpec(r) != "":
 		return Malformed
 	case !r.Spec.concerns(t):
 		return Malformed
 	case s.earlierOpen(feed, row, t, r.Key):
 		return EarlierEventOpen
-	case t.Trigger && !(open && b.TriggerSaid) && !s.followsChain(feed, row, r):
+	case t.Trigger && (!open || !b.TriggerSaid) && !s.followsChain(feed, row, r):
 		return EarlierEventOpen
 	default:
 		return Accepted
@@ -229,18 +224,14 @@ func (s *State) saidByHolder(row Dispatcher, r *BarrierReport, x entryContext) R
 	case !b.heldBy(row) || r.Permission != b.Permission:
 		return StalePermission
 	}
-	switch r.What {
-	case SaidWritten:
+	if r.What == SaidWritten {
 		row.Position, row.Waits = r.Key.At, false
 		s.setDispatcher(row)
 		s.written(b, BarrierWritten, x)
-	case SaidUnknown:
-		b.Unknown = true
-		s.setBarrier(b)
-	default:
-		b.NotBegun = true
-		s.setBarrier(b)
+		return ReportCounted
 	}
+	b.Unknown, b.NotBegun = r.What == SaidUnknown, r.What == SaidNotBegun
+	s.setBarrier(b)
 	return ReportCounted
 }
 
@@ -385,7 +376,7 @@ func (m *DecideBarrier) apply(s *State, x entryContext) Verdict {
 		return refused(BarrierWriting, f)
 	case m.Permission != b.Permission:
 		return refused(StalePermission, f)
-	case b.Status != BarrierUndecided && !(skip && b.Status == BarrierCollecting):
+	case b.Status != BarrierUndecided && (!skip || b.Status != BarrierCollecting):
 		return refused(NotUndecided, f)
 	}
 	switch m.Decision {
@@ -393,7 +384,7 @@ func (m *DecideBarrier) apply(s *State, x entryContext) Verdict {
 		s.written(b, BarrierWritten, x)
 	case DecideSkip:
 		s.written(b, BarrierSkipped, x)
-	default:
+	case DecideWriteAgain:
 		b.Status, b.Unknown = BarrierCollecting, false
 		s.setBarrier(b)
 	}

@@ -1,6 +1,9 @@
 package fsm
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // What an event concerns, and what it changes.
 
@@ -14,24 +17,15 @@ func (b *BarrierSpec) concerns(t Table) bool {
 	case b.Influence == InfluenceSchema:
 		return t.Schema == b.Schema
 	default:
-		return names(b.Tables, TableRef{t.Schema, t.Name})
+		return slices.Contains(b.Tables, TableRef{t.Schema, t.Name})
 	}
-}
-
-func names(refs []TableRef, ref TableRef) bool {
-	for _, r := range refs {
-		if r == ref {
-			return true
-		}
-	}
-	return false
 }
 
 // maxStatement bounds what an event may leave in the state, in bytes.
 const maxStatement = 64 << 10
 
 // checkSpec says what is wrong with the spec of an event that would be opened; empty for nothing.
-func (s *State) checkSpec(feed Changefeed, r *BarrierReport) string {
+func (s *State) checkSpec(r *BarrierReport) string {
 	spec := &r.Spec
 	sync := SyncPointSpec()
 	switch {
@@ -44,7 +38,7 @@ func (s *State) checkSpec(feed Changefeed, r *BarrierReport) string {
 	}
 	leaving := spec.Drop
 	for _, r := range spec.Rename {
-		leaving = append(leaving[:len(leaving):len(leaving)], r.From)
+		leaving = append(slices.Clip(leaving), r.From)
 	}
 	for _, ref := range leaving {
 		if !spec.concerns(Table{Schema: ref.Schema, Name: ref.Name}) {

@@ -3,8 +3,8 @@ package fsm
 // Fork returns an independent copy in O(1): both share rows until one of them writes. It is how a command is tried
 // without a log entry, and how several commands are applied together or not at all.
 func (s *State) Fork() *State {
-	f := &State{data: s.data.cloneData(), metaDigest: s.metaDigest, trace: s.trace}
-	f.data.ownScratch()
+	f := &State{data: s.cloneData(), metaDigest: s.metaDigest, trace: s.trace}
+	f.ownScratch()
 	return f
 }
 
@@ -12,7 +12,7 @@ func (s *State) Fork() *State {
 // a view; readers need not care.
 func (v *View) Fork() *State {
 	f := &State{data: v.cloneData()}
-	f.data.ownScratch()
+	f.ownScratch()
 	f.metaDigest = f.digestMeta()
 	return f
 }

@@ -290,30 +290,33 @@ func (d *data) checkBarriers() error {
 		if !ok || feed.Run != b.Key.Run {
 			return violated("no orphans", "barrier %s is of a changefeed or a run that is over", b.Key)
 		}
-		sum := d.tallies.get(b.Key)
-		switch b.Status {
-		case BarrierInWriting:
-			row, ok := d.Dispatcher(b.Writer)
-			if !ok || !b.heldBy(row) || row.Phase == Absent || row.Phase == Starting {
-				return violated("a permission ends with its holder", "barrier %s: dispatcher %d under epoch %s is over", b.Key, b.Writer, b.WriterEpoch)
-			}
-			if sum.behind > 0 {
-				return violated("a permission needs everybody at the event", "barrier %s: %d are behind", b.Key, sum.behind)
-			}
-		case BarrierPassing:
-			if sum.unpassed == 0 {
-				return violated("barriers end", "everybody has passed %s, which is open", b.Key)
-			}
-			if b.Result != BarrierWritten && b.Result != BarrierSkipped {
-				return violated("nobody passes before the event is written", "barrier %s", b.Key)
-			}
-		default:
-			if sum.members == 0 {
-				return violated("barriers end", "nobody is left for %s, which is open", b.Key)
-			}
+		if err := d.checkBarrier(b); err != nil {
+			return err
 		}
 	}
 	return d.checkEventOrder()
+}
+
+func (d *data) checkBarrier(b Barrier) error {
+	sum := d.tallies.get(b.Key)
+	row, there := d.Dispatcher(b.Writer)
+	writing, passing := b.Status == BarrierInWriting, b.Status == BarrierPassing
+	switch {
+	case writing && (!there || !b.heldBy(row) || row.Phase == Absent || row.Phase == Starting):
+		return violated("a permission ends with its holder", "barrier %s: dispatcher %d under epoch %s is over", b.Key, b.Writer, b.WriterEpoch)
+	case writing && sum.behind > 0:
+		return violated("a permission needs everybody at the event", "barrier %s: %d are behind", b.Key, sum.behind)
+	case passing && b.Result != BarrierWritten && b.Result != BarrierSkipped:
+		return violated("nobody passes before the event is written", "barrier %s", b.Key)
+	case passing && sum.unpassed == 0:
+		return violated("barriers end", "everybody has passed %s, which is open", b.Key)
+	case !writing && !passing && sum.members == 0:
+		return violated("barriers end", "nobody is left for %s, which is open", b.Key)
+	case b.Status < BarrierCollecting || b.Status >= BarrierEnded:
+		return violated("barriers end", "barrier %s is %s and open", b.Key, b.Status)
+	default:
+		return nil
+	}
 }
 
 // checkEventOrder: of one changefeed at most one event that the trigger writes is open and not written, and nobody of
