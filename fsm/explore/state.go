@@ -1,0 +1,133 @@
+package explore
+
+import "github.com/weir-project/weir/fsm"
+
+// maxNodes bounds the nodes of a world.
+const maxNodes = 3
+
+// state is a whole state of a world.
+type state struct {
+	at    *standing
+	nodes [maxNodes]node
+}
+
+// code writes the state down in its one form.
+func (s *state) code(w *World, c []byte) []byte {
+	n := s.at.number
+	c = append(c, byte(n), byte(n>>8), byte(n>>16), byte(n>>24))
+	for i := range w.Nodes {
+		c = s.nodes[i].code(c)
+	}
+	return c
+}
+
+func (s *state) tidy(w *World) {
+	for i := range w.Nodes {
+		s.nodes[i].tidy(&w.Node)
+	}
+}
+
+// overlap returns cells that two writers share: the promise that all of this is about.
+func (s *state) overlap(w *World) cells {
+	var seen, twice cells
+	write := func(c cells) {
+		twice |= seen & c
+		seen |= c
+	}
+	for i := range w.Nodes {
+		n := &s.nodes[i]
+		write(n.undead)
+		for j := range n.count {
+			if n.records[j].life.writes() {
+				write(n.records[j].cells)
+			}
+		}
+	}
+	return twice
+}
+
+// follow carries the nodes over a step of the state machine; false if the step leads out of the world's bounds.
+func (s *state) follow(w *World, e *edge) bool {
+	before, after := s.at.shape, e.to.shape
+	s.at = e.to
+	for i := range w.Nodes {
+		if !s.nodes[i].there {
+			s.nodes[i].there = live(after.nodes[i].status)
+			continue
+		}
+		if !live(after.nodes[i].status) {
+			s.nodes[i].end()
+			continue
+		}
+		s.nodes[i].follow(before, after, e)
+	}
+	return s.placements(w, after, before, e)
+}
+
+// live says whether an incarnation has not ended.
+func live(st fsm.NodeStatus) bool { return st == fsm.NodeStatusLive || st == fsm.NodeStatusFenced }
+
+// end is the end of a process in the eyes of the state machine.
+func (n *node) end() {
+	for i := range n.count {
+		if n.records[i].life.writes() {
+			n.undead |= n.records[i].cells
+		}
+	}
+	*n = node{undead: n.undead}
+}
+
+// follow notes when orders for the node's placements began and ended to be right.
+func (n *node) follow(before, after *shape, e *edge) {
+	now := n.latest() + 1
+	for i := range n.count {
+		r := &n.records[i]
+		if r.row < 0 {
+			continue
+		}
+		was := &before.rows[r.row]
+		row := e.rows[r.row]
+		kept := e.kept[r.row]
+		starting := kept && after.rows[row].Phase == fsm.Starting
+		stopping := kept && after.rows[row].Phase == fsm.Stopping
+		if was.Phase == fsm.Starting && !starting {
+			r.startsEnd = now
+		}
+		if was.Phase != fsm.Stopping && stopping {
+			r.stops, r.stopsEnd = now, open
+		}
+		if was.Phase == fsm.Stopping && !stopping {
+			r.stopsEnd = now
+		}
+		if !kept {
+			row, r.ended = -1, now
+		}
+		r.row = row
+	}
+}
+
+// placements opens a record for each placement that the step has made.
+func (s *state) placements(w *World, after, before *shape, e *edge) bool {
+	for d := range after.rows {
+		row := &after.rows[d]
+		if !row.placed() || e.keeps(d) {
+			continue
+		}
+		n := &s.nodes[row.node]
+		r := record{row: int8(d), cells: row.cells, starts: n.latest() + 1, startsEnd: open, ended: open}
+		if n.past() >= w.Remembered || !n.add(r) {
+			return false
+		}
+	}
+	return true
+}
+
+// keeps says whether the dispatcher that is at d afterwards has the placement that it had before.
+func (e *edge) keeps(d int) bool {
+	for i, to := range e.rows {
+		if int(to) == d {
+			return e.kept[i]
+		}
+	}
+	return false
+}

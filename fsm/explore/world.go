@@ -1,0 +1,241 @@
+package explore
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/weir-project/weir/fsm"
+)
+
+// feedName is the changefeed of every world.
+const feedName = "shop"
+
+// World is a small cluster and what may happen to it.
+type World struct {
+	Name string
+	// Bounds says in words what the world is made of and where it ends.
+	Bounds string
+	Nodes  int
+	// Cells are the smallest pieces of key space: no two dispatchers may write one at once.
+	Cells []cell
+	// First are the tables that the changefeed is created with, Tables those that may be added, also again.
+	First, Tables []fsm.TableSpec
+	// MaxDispatchers bounds how many may be there at once: no table is added beyond.
+	MaxDispatchers int
+	// Positions are what a node may say in a stop report, beside nothing.
+	Positions []fsm.Position
+	// Asks are the kinds of commands that users send.
+	Asks []kind
+	// Losses: nodes may lose their leases at any time, and come back.
+	Losses bool
+	// Remembered bounds the placements that one node knows of and that have ended.
+	Remembered int
+	// Node changes the rules of nodes; for tests that must see the explorer find something.
+	Node NodeRules
+}
+
+// NodeRules are the duties of nodes that can be left out, to see what breaks.
+type NodeRules struct {
+	// ForgetsOnReport: it forgets a placement as soon as it has reported how it ended.
+	ForgetsOnReport bool
+	// ForgetsMark: it forgets a placement when that report is acknowledged, and obeys orders from before all the same.
+	ForgetsMark bool
+	// LateFence: it may be expired before it has lost its lease.
+	LateFence bool
+}
+
+// begin is the state in which the world starts, and the script that leads to it.
+func (w *World) begin() (*fsm.State, []string, error) {
+	s := fsm.New()
+	c := concrete{state: s}
+	c.apply(
+		fsm.Proposal{Command: &fsm.BeginTerm{Server: "s1"}},
+		fsm.Proposal{Command: &fsm.BeginGeneration{Generation: 1, Cluster: "scenario", Why: fsm.GenerationBootstrap}},
+	)
+	var asks []ask
+	for i := range w.Nodes {
+		asks = append(asks, ask{command: registration(nodeName(i)), line: "register " + string(nodeName(i))})
+	}
+	policy := fsm.DefaultPolicy()
+	policy.FailAfter = 0 // how often a dispatcher has failed does not count here
+	asks = append(asks, ask{command: &fsm.SetPolicy{Policy: policy}, line: "policy fail-after=0"}, w.creation())
+	var script []string
+	for _, a := range asks {
+		script = append(script, a.line)
+		if v := c.apply(fsm.Proposal{Command: a.command}); !v[0].OK() {
+			return nil, nil, fmt.Errorf("%s: %s", a.line, v[0].Sentence())
+		}
+	}
+	return s, script, nil
+}
+
+func (w *World) creation() ask {
+	m := &fsm.CreateChangefeed{
+		Name: feedName, Source: "wal2json:/source", Sink: "sqlite:/sink", SinkFenced: true, Start: fsm.At(10), Tables: w.First,
+	}
+	line := "create-changefeed " + feedName + " start=10"
+	for _, t := range w.First {
+		line += tableWords(t)
+	}
+	return ask{command: m, line: line}
+}
+
+// concrete is a state with its log's next index.
+type concrete struct{ state *fsm.State }
+
+// apply carries out one entry, in the term that the state holds (the first, before it holds one).
+func (c concrete) apply(proposals ...fsm.Proposal) []fsm.Verdict {
+	m := c.state.Meta()
+	term := max(m.Term, 1)
+	for i := range proposals {
+		proposals[i].Term = term
+	}
+	return c.state.Apply(fsm.Entry{Index: m.Index + 1, Term: term, Proposals: proposals})
+}
+
+// menu lists the commands that can arrive in a state whatever its nodes do: those of users and of the leader.
+func (w *World) menu(sh *shape) []action {
+	var menu []action
+	for _, k := range w.Asks {
+		menu = append(menu, w.choices(sh, k)...)
+	}
+	return menu
+}
+
+// choices are all actions of one kind.
+func (w *World) choices(sh *shape, k kind) []action {
+	var all []action
+	switch k {
+	case doAdd, doMove, doMoveNowhere:
+		for d := range sh.rows {
+			if w.idle(sh, d) {
+				continue
+			}
+			for n := range w.Nodes {
+				all = append(all, action{kind: k, a: uint8(d), b: uint8(n)})
+			}
+		}
+	case doMoveFrom:
+		for d := range sh.rows {
+			if w.idle(sh, d) {
+				continue
+			}
+			all = append(all, w.movesFrom(d)...)
+		}
+	case doRemove:
+		for d := range sh.rows {
+			all = append(all, action{kind: k, a: uint8(d)})
+		}
+	case doCancel:
+		for o := range sh.ops {
+			all = append(all, action{kind: k, a: uint8(o)})
+		}
+	case doRegister, doFence, doStartDrain, doClearDrain, doConfirmDrain:
+		for n := range w.Nodes {
+			all = append(all, action{kind: k, a: uint8(n)})
+		}
+	case doAddTable:
+		for i := range w.Tables {
+			if len(sh.rows)+len(w.Tables[i].SplitKeys)+1 <= w.MaxDispatchers {
+				all = append(all, action{kind: k, a: uint8(i)})
+			}
+		}
+	case doDropTable:
+		for t := range sh.tabs {
+			if !sh.tabs[t].Dropping && !sh.tabs[t].Trigger {
+				all = append(all, action{kind: k, a: uint8(t)})
+			}
+		}
+	case doSplit:
+		all = w.splits(sh)
+	case doMerge:
+		all = w.merges(sh)
+	default: // doPause, doResume
+		all = append(all, action{kind: k})
+	}
+	return all
+}
+
+// splits: every dispatcher of two cells or more at each of their bounds, without targets or with one for the first child.
+func (w *World) splits(sh *shape) []action {
+	var all []action
+	if len(sh.rows) >= w.MaxDispatchers {
+		return nil
+	}
+	for d := range sh.rows {
+		for i, c := range w.Cells {
+			if sh.rows[d].cells&(1<<i) == 0 || c.span.Start == sh.rows[d].Span.Start {
+				continue
+			}
+			for target := range w.Nodes + 1 {
+				all = append(all, action{kind: doSplit, a: uint8(d), b: uint8(i), c: uint8(target)})
+			}
+		}
+	}
+	return all
+}
+
+// merges: every two dispatchers, fitting or not.
+func (w *World) merges(sh *shape) []action {
+	var all []action
+	for d := range sh.rows {
+		for e := range d {
+			all = append(all, action{kind: doMerge, a: uint8(e), b: uint8(d)})
+		}
+	}
+	return all
+}
+
+// idle says whether a dispatcher is the trigger of a world without events: it stays absent.
+func (w *World) idle(sh *shape, d int) bool { return sh.tabs[sh.rows[d].table].Trigger }
+
+func (w *World) movesFrom(d int) []action {
+	var all []action
+	for from := range w.Nodes {
+		for to := range w.Nodes {
+			all = append(all, action{kind: doMoveFrom, a: uint8(d), b: uint8(from), c: uint8(to)})
+		}
+	}
+	return all
+}
+
+// noise lists the stale input of a state.
+func (w *World) noise(sh *shape) []action {
+	var all []action
+	for n := range sh.nodes {
+		if sh.nodes[n].incarnation == 0 {
+			continue
+		}
+		all = append(all, action{kind: doReportStale, a: uint8(n)}, action{kind: doReportEnded, a: uint8(n)})
+		if live(sh.nodes[n].status) {
+			all = append(all, action{kind: doExpireLate, a: uint8(n)})
+		}
+		if sh.nodes[n].status != fsm.NodeStatusLive {
+			all = append(all, action{kind: doTickEnded, a: uint8(n)})
+		}
+	}
+	for d := range sh.rows {
+		all = append(all, action{kind: doExpect, a: uint8(d)})
+	}
+	return all
+}
+
+// repeats lists every command of the menu under a request id that is used twice.
+func (w *World) repeats(sh *shape) []action {
+	var all []action
+	for i := range w.menu(sh) {
+		all = append(all, action{kind: doRepeat, a: uint8(i)})
+	}
+	return all
+}
+
+// cellWords names cells.
+func (w *World) cellWords(set cells) string {
+	var words []string
+	for i, c := range w.Cells {
+		if set&(1<<i) != 0 {
+			words = append(words, c.table+" "+c.span.String())
+		}
+	}
+	return strings.Join(words, ", ")
+}
