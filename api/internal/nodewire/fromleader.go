@@ -17,6 +17,7 @@ func FromLeader(m session.FromLeader) (*weirv1.SessionResponse, error) {
 	case m.Orders != nil:
 		o := &weirv1.Orders{
 			Term: m.Orders.Term, Index: m.Orders.Index, Orders: every(m.Orders.Orders, fromOrder), More: m.Orders.More,
+			Barriers: every(m.Orders.Barriers, fromBarrierOrder),
 		}
 		return &weirv1.SessionResponse{Message: &weirv1.SessionResponse_Orders{Orders: o}}, nil
 	case m.ReportAck != nil:
@@ -24,6 +25,12 @@ func FromLeader(m session.FromLeader) (*weirv1.SessionResponse, error) {
 			Term: m.ReportAck.Term, Index: m.ReportAck.Index, Pairs: every(m.ReportAck.Pairs, fromReported),
 		}
 		return &weirv1.SessionResponse{Message: &weirv1.SessionResponse_ReportAck{ReportAck: r}}, nil
+	case m.Barrier != nil:
+		a, err := fromBarrierAnswer(m.Barrier)
+		return &weirv1.SessionResponse{Message: &weirv1.SessionResponse_BarrierAnswer{BarrierAnswer: a}}, err
+	case m.AskBarriers != nil:
+		a := &weirv1.AskBarriers{Key: fromKey(m.AskBarriers.Key)}
+		return &weirv1.SessionResponse{Message: &weirv1.SessionResponse_AskBarriers{AskBarriers: a}}, nil
 	case m.AskList != nil:
 		return &weirv1.SessionResponse{Message: &weirv1.SessionResponse_AskList{AskList: &weirv1.AskList{}}}, nil
 	case m.Close != nil:
@@ -42,15 +49,19 @@ func ToLeader(m *weirv1.SessionResponse) (session.FromLeader, error) {
 			Seq: x.Ack.GetSeq(), Term: x.Ack.GetTerm(), Index: x.Ack.GetIndex(), ElapsedNS: x.Ack.GetElapsedNs(),
 		}}, nil
 	case *weirv1.SessionResponse_Orders:
-		orders, err := each(x.Orders.GetOrders(), toOrder)
-		return session.FromLeader{Orders: &session.Orders{
-			Term: x.Orders.GetTerm(), Index: x.Orders.GetIndex(), Orders: orders, More: x.Orders.GetMore(),
-		}}, err
+		orders, err := toOrders(x.Orders)
+		return session.FromLeader{Orders: orders}, err
 	case *weirv1.SessionResponse_ReportAck:
 		pairs, err := each(x.ReportAck.GetPairs(), toReported)
 		return session.FromLeader{ReportAck: &session.ReportAck{
 			Term: x.ReportAck.GetTerm(), Index: x.ReportAck.GetIndex(), Pairs: pairs,
 		}}, err
+	case *weirv1.SessionResponse_BarrierAnswer:
+		answer, err := toBarrierAnswer(x.BarrierAnswer)
+		return session.FromLeader{Barrier: answer}, err
+	case *weirv1.SessionResponse_AskBarriers:
+		key, err := toKey(x.AskBarriers.GetKey())
+		return session.FromLeader{AskBarriers: &session.AskBarriers{Key: key}}, err
 	case *weirv1.SessionResponse_AskList:
 		return session.FromLeader{AskList: &session.AskList{}}, nil
 	case *weirv1.SessionResponse_Close:
@@ -62,6 +73,17 @@ func ToLeader(m *weirv1.SessionResponse) (session.FromLeader, error) {
 	}
 }
 
+func toOrders(o *weirv1.Orders) (*session.Orders, error) {
+	orders, err := each(o.GetOrders(), toOrder)
+	if err != nil {
+		return nil, err
+	}
+	barriers, err := each(o.GetBarriers(), toBarrierOrder)
+	return &session.Orders{
+		Term: o.GetTerm(), Index: o.GetIndex(), Orders: orders, Barriers: barriers, More: o.GetMore(),
+	}, err
+}
+
 func fromOrder(o fsm.Order) *weirv1.Order {
 	out := &weirv1.Order{
 		Kind: weirv1.OrderKind(o.Kind), Dispatcher: uint64(o.Dispatcher), Epoch: uint64(o.Epoch), Operator: uint64(o.Operator),
@@ -71,7 +93,8 @@ func fromOrder(o fsm.Order) *weirv1.Order {
 		out.Work = &weirv1.Work{
 			Changefeed: w.Changefeed, Run: w.Run, Source: w.Source, Sink: w.Sink, SinkFenced: w.SinkFenced,
 			SinkMaxWriteMs: w.SinkMaxWriteMS, Schema: w.Schema, Table: w.Table, TableId: int64(w.TableID),
-			Span: FromSpan(w.Span), Start: FromPosition(w.Start),
+			Span: FromSpan(w.Span), Start: FromPosition(w.Start), ChangefeedId: uint64(w.ChangefeedID), Trigger: w.Trigger,
+			SyncPointEvery: w.SyncPointEvery,
 		}
 	}
 	return out
@@ -100,7 +123,8 @@ func toOrder(o *weirv1.Order) (fsm.Order, error) {
 	out.Work = fsm.Work{
 		Changefeed: w.GetChangefeed(), Run: w.GetRun(), Source: w.GetSource(), Sink: w.GetSink(), SinkFenced: w.GetSinkFenced(),
 		SinkMaxWriteMS: w.GetSinkMaxWriteMs(), Schema: w.GetSchema(), Table: w.GetTable(), TableID: fsm.TableID(w.GetTableId()),
-		Span: ToSpan(w.GetSpan()), Start: start,
+		Span: ToSpan(w.GetSpan()), Start: start, ChangefeedID: fsm.ChangefeedID(w.GetChangefeedId()), Trigger: w.GetTrigger(),
+		SyncPointEvery: w.GetSyncPointEvery(),
 	}
 	return out, err
 }

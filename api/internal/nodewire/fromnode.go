@@ -18,6 +18,9 @@ func FromNode(m session.FromNode) (*weirv1.SessionRequest, error) {
 	case m.Report != nil:
 		r := &weirv1.Report{Reports: every(m.Report.Reports, fromReport)}
 		return &weirv1.SessionRequest{Message: &weirv1.SessionRequest_Report{Report: r}}, nil
+	case m.Barrier != nil:
+		b := fromBarrierReports(m.Barrier)
+		return &weirv1.SessionRequest{Message: &weirv1.SessionRequest_BarrierReports{BarrierReports: b}}, nil
 	case m.List != nil:
 		l := &weirv1.PairList{Pairs: every(m.List.Pairs, fromPair)}
 		return &weirv1.SessionRequest{Message: &weirv1.SessionRequest_List{List: l}}, nil
@@ -37,6 +40,9 @@ func ToNode(m *weirv1.SessionRequest) (session.FromNode, error) {
 	case *weirv1.SessionRequest_Report:
 		reports, err := each(x.Report.GetReports(), toReport)
 		return session.FromNode{Report: &session.Report{Reports: reports}}, err
+	case *weirv1.SessionRequest_BarrierReports:
+		reports, err := toBarrierReports(x.BarrierReports)
+		return session.FromNode{Barrier: reports}, err
 	case *weirv1.SessionRequest_List:
 		return session.FromNode{List: &session.List{Pairs: every(x.List.GetPairs(), toPair)}}, nil
 	default:
@@ -62,21 +68,37 @@ func fromHeartbeat(h *session.Heartbeat) *weirv1.Heartbeat {
 		Seq: h.Seq, GateOpen: h.GateOpen, GateReason: h.GateReason, NewestAck: h.NewestAck, OrdersTerm: h.OrdersTerm,
 		OrdersIndex: h.OrdersIndex, SetHash: h.SetHash, Dispatchers: h.Dispatchers,
 		HighestGeneration: uint64(h.HighestGeneration), Progress: every(h.Progress, FromProgress),
+		Crews: every(h.Crews, fromCrew),
 	}
+}
+
+func fromCrew(c session.Crew) *weirv1.Crew {
+	return &weirv1.Crew{ChangefeedId: uint64(c.Changefeed), SetHash: c.SetHash, Minimum: FromPosition(c.Minimum)}
+}
+
+func toCrew(c *weirv1.Crew) (session.Crew, error) {
+	at, err := ToPosition(c.GetMinimum())
+	return session.Crew{Changefeed: fsm.ChangefeedID(c.GetChangefeedId()), SetHash: c.GetSetHash(), Minimum: at}, err
 }
 
 func toHeartbeat(h *weirv1.Heartbeat) (*session.Heartbeat, error) {
 	progress, err := each(h.GetProgress(), toProgress)
+	if err != nil {
+		return nil, err
+	}
+	crews, err := each(h.GetCrews(), toCrew)
 	return &session.Heartbeat{
 		Seq: h.GetSeq(), GateOpen: h.GetGateOpen(), GateReason: h.GetGateReason(), NewestAck: h.GetNewestAck(),
 		OrdersTerm: h.GetOrdersTerm(), OrdersIndex: h.GetOrdersIndex(), SetHash: h.GetSetHash(),
 		Dispatchers: h.GetDispatchers(), HighestGeneration: fsm.Generation(h.GetHighestGeneration()), Progress: progress,
+		Crews: crews,
 	}, err
 }
 
 func fromReport(r fsm.PlacementReport) *weirv1.PlacementReport {
 	return &weirv1.PlacementReport{
 		Placement: FromStopped(r.PlacementPosition), What: weirv1.ReportKind(r.What), Reason: r.Reason, Detail: r.Detail,
+		Fatal: r.Fatal,
 	}
 }
 
@@ -86,7 +108,9 @@ func toReport(r *weirv1.PlacementReport) (fsm.PlacementReport, error) {
 		return fsm.PlacementReport{}, err
 	}
 	at, err := ToStopped(r.GetPlacement())
-	return fsm.PlacementReport{PlacementPosition: at, What: what, Reason: r.GetReason(), Detail: r.GetDetail()}, err
+	return fsm.PlacementReport{
+		PlacementPosition: at, What: what, Reason: r.GetReason(), Detail: r.GetDetail(), Fatal: r.GetFatal(),
+	}, err
 }
 
 func toReportKind(k weirv1.ReportKind) (fsm.ReportKind, error) {

@@ -23,6 +23,7 @@ func fromNodeMessages() map[string]session.FromNode {
 				{Dispatcher: 7, Epoch: 8, Position: position(9, fsm.StageDDL), LagMS: -1, Rows: 10, Idle: true},
 				{Dispatcher: 11, Epoch: 12},
 			},
+			Crews: []session.Crew{{Changefeed: 13, SetHash: math.MaxUint64, Minimum: position(14, fsm.StageRows)}, {Changefeed: 15}},
 		}},
 		"report": {Report: &session.Report{Reports: []fsm.PlacementReport{
 			{
@@ -30,10 +31,35 @@ func fromNodeMessages() map[string]session.FromNode {
 				What:              fsm.ReportStopped, Reason: "R", Detail: "d",
 			},
 			{PlacementPosition: fsm.PlacementPosition{Dispatcher: 3, Epoch: 4}, What: fsm.ReportRunning},
-			{PlacementPosition: fsm.PlacementPosition{Dispatcher: 5, Epoch: 6}, What: fsm.ReportStartFailed},
+			{PlacementPosition: fsm.PlacementPosition{Dispatcher: 5, Epoch: 6}, What: fsm.ReportStartFailed, Fatal: true},
 		}}},
-		"list":       {List: &session.List{Pairs: []session.Pair{{Dispatcher: 1, Epoch: 2}, {Dispatcher: 3, Epoch: 4}}}},
-		"empty list": {List: &session.List{}},
+		"barrier reports": {Barrier: &session.BarrierReport{Seq: 1, Reports: barrierReports()}},
+		"list":            {List: &session.List{Pairs: []session.Pair{{Dispatcher: 1, Epoch: 2}, {Dispatcher: 3, Epoch: 4}}}},
+		"empty list":      {List: &session.List{}},
+	}
+}
+
+func someKey(stage fsm.Stage) fsm.BarrierKey {
+	return fsm.BarrierKey{Changefeed: 2, Run: 3, At: position(4, stage)}
+}
+
+func barrierReports() []fsm.BarrierReport {
+	ref := func(name string) fsm.TableRef { return fsm.TableRef{Schema: "s", Name: name} }
+	return []fsm.BarrierReport{
+		{
+			Key: someKey(fsm.StageDDL), What: fsm.SaidWaiting, All: true, SetHash: math.MaxUint64, Except: []fsm.DispatcherID{5, 6},
+			Earlier: position(3, fsm.StageSyncPoint), Spec: fsm.BarrierSpec{
+				Influence: fsm.InfluenceTables, Tables: []fsm.TableRef{ref("a"), ref("b")}, Schema: "s", Drop: []fsm.TableRef{ref("a")},
+				Add:     []fsm.TableSpec{{Schema: "s", Name: "c", SplitKeys: []string{"\xff", "k"}}},
+				Rename:  []fsm.TableRename{{From: ref("b"), To: ref("d")}},
+				Trigger: true, Statement: "drop",
+			},
+		},
+		{Key: someKey(fsm.StageSyncPoint), What: fsm.SaidWaiting, Spec: fsm.SyncPointSpec()},
+		{Key: someKey(fsm.StageDDL), What: fsm.SaidWritten, Pairs: []fsm.Pair{{Dispatcher: 7, Epoch: 8}}, Permission: 9},
+		{Key: someKey(fsm.StageDDL), What: fsm.SaidPassed},
+		{Key: someKey(fsm.StageDDL), What: fsm.SaidNotBegun},
+		{Key: someKey(fsm.StageDDL), What: fsm.SaidUnknown},
 	}
 }
 
@@ -41,13 +67,26 @@ func fromLeaderMessages() map[string]session.FromLeader {
 	work := fsm.Work{
 		Changefeed: "f", Run: 1, Source: "s", Sink: "k", SinkFenced: true, SinkMaxWriteMS: 2, Schema: "a", Table: "b",
 		TableID: -3, Span: fsm.Span{Start: "\x00\xff", End: "\xff\xfe"}, Start: position(4, fsm.StageRows),
+		ChangefeedID: 5, Trigger: true, SyncPointEvery: 6,
+	}
+	var answers []fsm.Reason
+	for _, row := range answerRows() {
+		answers = append(answers, row.reason)
 	}
 	return map[string]session.FromLeader{
 		"ack": {Ack: &session.Ack{Seq: 1, Term: 2, Index: 3, ElapsedNS: 4}},
 		"orders": {Orders: &session.Orders{Term: 1, Index: 2, More: true, Orders: []fsm.Order{
 			{Kind: fsm.OrderStart, Dispatcher: 3, Epoch: 4, Operator: 5, Work: work},
 			{Kind: fsm.OrderStop, Dispatcher: 6, Epoch: 7},
+		}, Barriers: []fsm.BarrierOrder{
+			{
+				Key: someKey(fsm.StageDDL), Action: fsm.ActionWrite, Permission: 5, Pairs: []fsm.Pair{{Dispatcher: 6, Epoch: 7}},
+				Tables: []fsm.TableRef{{Schema: "s", Name: "a"}},
+			},
+			{Key: someKey(fsm.StageSyncPoint), Action: fsm.ActionPass, All: true, SetHash: math.MaxUint64},
 		}}},
+		"barrier answer": {Barrier: &session.BarrierAnswer{Term: 1, Index: 2, Seq: 3, Answers: answers}},
+		"ask barriers":   {AskBarriers: &session.AskBarriers{Key: someKey(fsm.StageDDL)}},
 		"report ack": {ReportAck: &session.ReportAck{Term: 1, Index: 2, Pairs: []session.ReportedPair{
 			{Pair: session.Pair{Dispatcher: 3, Epoch: 4}, What: fsm.ReportStopped},
 		}}},
@@ -138,8 +177,39 @@ func TestMessagesThatMakeNoSenseAreRefused(t *testing.T) {
 			require.Error(t, err)
 		})
 	}
+	for name, m := range map[string]*weirv1.SessionRequest{
+		"no kind":           {Message: barrierReport(&weirv1.BarrierReport{})},
+		"unknown kind":      {Message: barrierReport(&weirv1.BarrierReport{What: 9})},
+		"unknown stage":     {Message: barrierReport(&weirv1.BarrierReport{What: 1, Key: &weirv1.BarrierKey{At: &weirv1.Position{Stage: 9}}})},
+		"unknown earlier":   {Message: barrierReport(&weirv1.BarrierReport{What: 1, Earlier: &weirv1.Position{Stage: 9}})},
+		"unknown influence": {Message: barrierReport(&weirv1.BarrierReport{What: 1, Spec: &weirv1.BarrierSpec{Influence: 9}})},
+		"crew of nowhere": {Message: &weirv1.SessionRequest_Heartbeat{Heartbeat: &weirv1.Heartbeat{
+			Crews: []*weirv1.Crew{{Minimum: &weirv1.Position{Stage: 9}}},
+		}}},
+	} {
+		t.Run("event "+name, func(t *testing.T) {
+			_, err := ToNode(m)
+			require.Error(t, err)
+		})
+	}
+	for name, m := range map[string]*weirv1.SessionResponse{
+		"no action":      {Message: &weirv1.SessionResponse_Orders{Orders: &weirv1.Orders{Barriers: []*weirv1.BarrierOrder{{}}}}},
+		"unknown answer": {Message: &weirv1.SessionResponse_BarrierAnswer{BarrierAnswer: &weirv1.BarrierAnswer{Answers: []weirv1.ReportAnswer{99}}}},
+		"no key":         {Message: &weirv1.SessionResponse_AskBarriers{AskBarriers: &weirv1.AskBarriers{Key: &weirv1.BarrierKey{At: &weirv1.Position{Stage: -1}}}}},
+	} {
+		t.Run("order about an event with "+name, func(t *testing.T) {
+			_, err := ToLeader(m)
+			require.Error(t, err)
+		})
+	}
+	_, err = FromLeader(session.FromLeader{Barrier: &session.BarrierAnswer{Answers: []fsm.Reason{fsm.UnknownTable}}})
+	require.ErrorContains(t, err, "UNKNOWN_TABLE")
 	_, err = ToRegisterNode(&weirv1.RegisterRequest{ClockClass: 257})
 	require.ErrorContains(t, err, "257", "a clock class that does not fit must not become another one")
+}
+
+func barrierReport(r *weirv1.BarrierReport) *weirv1.SessionRequest_BarrierReports {
+	return &weirv1.SessionRequest_BarrierReports{BarrierReports: &weirv1.BarrierReports{Reports: []*weirv1.BarrierReport{r}}}
 }
 
 func TestRegistrationAndGoodbyeSurviveTheWire(t *testing.T) {
