@@ -21,31 +21,33 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// ExplainFact is one thing that is so.
-type ExplainFact struct {
+// ExplanationLine is one fact of the state.
+type ExplanationLine struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Value string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
-	// The log entry that made it so; 0: not kept.
-	Index         uint64 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
+	// The log entry since which it holds; 0: no entry stands for it.
+	Index uint64 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	// Who asked for it; empty: nobody.
+	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	// Sentence.
+	Text          string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *ExplainFact) Reset() {
-	*x = ExplainFact{}
+func (x *ExplanationLine) Reset() {
+	*x = ExplanationLine{}
 	mi := &file_weir_v1_explain_proto_msgTypes[0]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *ExplainFact) String() string {
+func (x *ExplanationLine) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*ExplainFact) ProtoMessage() {}
+func (*ExplanationLine) ProtoMessage() {}
 
-func (x *ExplainFact) ProtoReflect() protoreflect.Message {
+func (x *ExplanationLine) ProtoReflect() protoreflect.Message {
 	mi := &file_weir_v1_explain_proto_msgTypes[0]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -57,123 +59,45 @@ func (x *ExplainFact) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use ExplainFact.ProtoReflect.Descriptor instead.
-func (*ExplainFact) Descriptor() ([]byte, []int) {
+// Deprecated: Use ExplanationLine.ProtoReflect.Descriptor instead.
+func (*ExplanationLine) Descriptor() ([]byte, []int) {
 	return file_weir_v1_explain_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *ExplainFact) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *ExplainFact) GetValue() string {
-	if x != nil {
-		return x.Value
-	}
-	return ""
-}
-
-func (x *ExplainFact) GetIndex() uint64 {
+func (x *ExplanationLine) GetIndex() uint64 {
 	if x != nil {
 		return x.Index
 	}
 	return 0
 }
 
-// ExplainStep is one thing that has happened.
-type ExplainStep struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Log index, and state-machine time if it is kept.
-	Index  uint64 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
-	TimeMs uint64 `protobuf:"varint,2,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`
-	// Who asked, if it is kept.
-	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
-	// Sentence.
-	Text          string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExplainStep) Reset() {
-	*x = ExplainStep{}
-	mi := &file_weir_v1_explain_proto_msgTypes[1]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExplainStep) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExplainStep) ProtoMessage() {}
-
-func (x *ExplainStep) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_explain_proto_msgTypes[1]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExplainStep.ProtoReflect.Descriptor instead.
-func (*ExplainStep) Descriptor() ([]byte, []int) {
-	return file_weir_v1_explain_proto_rawDescGZIP(), []int{1}
-}
-
-func (x *ExplainStep) GetIndex() uint64 {
-	if x != nil {
-		return x.Index
-	}
-	return 0
-}
-
-func (x *ExplainStep) GetTimeMs() uint64 {
-	if x != nil {
-		return x.TimeMs
-	}
-	return 0
-}
-
-func (x *ExplainStep) GetBy() string {
+func (x *ExplanationLine) GetBy() string {
 	if x != nil {
 		return x.By
 	}
 	return ""
 }
 
-func (x *ExplainStep) GetText() string {
+func (x *ExplanationLine) GetText() string {
 	if x != nil {
 		return x.Text
 	}
 	return ""
 }
 
-// Explanation is what the state knows of one thing. It follows from the log alone.
+// Explanation says why something stands as it does. It follows from the log alone.
 type Explanation struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What is explained.
-	Subject string `protobuf:"bytes,1,opt,name=subject,proto3" json:"subject,omitempty"`
-	// How it stands, as one sentence.
-	Now   string         `protobuf:"bytes,2,opt,name=now,proto3" json:"now,omitempty"`
-	Facts []*ExplainFact `protobuf:"bytes,3,rep,name=facts,proto3" json:"facts,omitempty"`
-	// What has happened, oldest first, as far as it is remembered.
-	Steps []*ExplainStep `protobuf:"bytes,4,rep,name=steps,proto3" json:"steps,omitempty"`
-	// What can be done, commands included.
-	Next          []string `protobuf:"bytes,5,rep,name=next,proto3" json:"next,omitempty"`
+	Subject       string             `protobuf:"bytes,1,opt,name=subject,proto3" json:"subject,omitempty"`
+	Lines         []*ExplanationLine `protobuf:"bytes,2,rep,name=lines,proto3" json:"lines,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_weir_v1_explain_proto_msgTypes[2]
+	mi := &file_weir_v1_explain_proto_msgTypes[1]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -185,7 +109,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_explain_proto_msgTypes[2]
+	mi := &file_weir_v1_explain_proto_msgTypes[1]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -198,7 +122,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_weir_v1_explain_proto_rawDescGZIP(), []int{2}
+	return file_weir_v1_explain_proto_rawDescGZIP(), []int{1}
 }
 
 func (x *Explanation) GetSubject() string {
@@ -208,30 +132,9 @@ func (x *Explanation) GetSubject() string {
 	return ""
 }
 
-func (x *Explanation) GetNow() string {
+func (x *Explanation) GetLines() []*ExplanationLine {
 	if x != nil {
-		return x.Now
-	}
-	return ""
-}
-
-func (x *Explanation) GetFacts() []*ExplainFact {
-	if x != nil {
-		return x.Facts
-	}
-	return nil
-}
-
-func (x *Explanation) GetSteps() []*ExplainStep {
-	if x != nil {
-		return x.Steps
-	}
-	return nil
-}
-
-func (x *Explanation) GetNext() []string {
-	if x != nil {
-		return x.Next
+		return x.Lines
 	}
 	return nil
 }
@@ -247,7 +150,7 @@ type ExplainDispatcherRequest struct {
 
 func (x *ExplainDispatcherRequest) Reset() {
 	*x = ExplainDispatcherRequest{}
-	mi := &file_weir_v1_explain_proto_msgTypes[3]
+	mi := &file_weir_v1_explain_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -259,7 +162,7 @@ func (x *ExplainDispatcherRequest) String() string {
 func (*ExplainDispatcherRequest) ProtoMessage() {}
 
 func (x *ExplainDispatcherRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_explain_proto_msgTypes[3]
+	mi := &file_weir_v1_explain_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -272,7 +175,7 @@ func (x *ExplainDispatcherRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainDispatcherRequest.ProtoReflect.Descriptor instead.
 func (*ExplainDispatcherRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_explain_proto_rawDescGZIP(), []int{3}
+	return file_weir_v1_explain_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ExplainDispatcherRequest) GetRead() *ReadOptions {
@@ -300,7 +203,7 @@ type ExplainDispatcherResponse struct {
 
 func (x *ExplainDispatcherResponse) Reset() {
 	*x = ExplainDispatcherResponse{}
-	mi := &file_weir_v1_explain_proto_msgTypes[4]
+	mi := &file_weir_v1_explain_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -312,7 +215,7 @@ func (x *ExplainDispatcherResponse) String() string {
 func (*ExplainDispatcherResponse) ProtoMessage() {}
 
 func (x *ExplainDispatcherResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_explain_proto_msgTypes[4]
+	mi := &file_weir_v1_explain_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -325,7 +228,7 @@ func (x *ExplainDispatcherResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainDispatcherResponse.ProtoReflect.Descriptor instead.
 func (*ExplainDispatcherResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_explain_proto_rawDescGZIP(), []int{4}
+	return file_weir_v1_explain_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ExplainDispatcherResponse) GetHeader() *ResponseHeader {
@@ -353,7 +256,7 @@ type ExplainOperatorRequest struct {
 
 func (x *ExplainOperatorRequest) Reset() {
 	*x = ExplainOperatorRequest{}
-	mi := &file_weir_v1_explain_proto_msgTypes[5]
+	mi := &file_weir_v1_explain_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -365,7 +268,7 @@ func (x *ExplainOperatorRequest) String() string {
 func (*ExplainOperatorRequest) ProtoMessage() {}
 
 func (x *ExplainOperatorRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_explain_proto_msgTypes[5]
+	mi := &file_weir_v1_explain_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -378,7 +281,7 @@ func (x *ExplainOperatorRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainOperatorRequest.ProtoReflect.Descriptor instead.
 func (*ExplainOperatorRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_explain_proto_rawDescGZIP(), []int{5}
+	return file_weir_v1_explain_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ExplainOperatorRequest) GetRead() *ReadOptions {
@@ -406,7 +309,7 @@ type ExplainOperatorResponse struct {
 
 func (x *ExplainOperatorResponse) Reset() {
 	*x = ExplainOperatorResponse{}
-	mi := &file_weir_v1_explain_proto_msgTypes[6]
+	mi := &file_weir_v1_explain_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -418,7 +321,7 @@ func (x *ExplainOperatorResponse) String() string {
 func (*ExplainOperatorResponse) ProtoMessage() {}
 
 func (x *ExplainOperatorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_explain_proto_msgTypes[6]
+	mi := &file_weir_v1_explain_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -431,7 +334,7 @@ func (x *ExplainOperatorResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainOperatorResponse.ProtoReflect.Descriptor instead.
 func (*ExplainOperatorResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_explain_proto_rawDescGZIP(), []int{6}
+	return file_weir_v1_explain_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ExplainOperatorResponse) GetHeader() *ResponseHeader {
@@ -462,7 +365,7 @@ type ExplainBarrierRequest struct {
 
 func (x *ExplainBarrierRequest) Reset() {
 	*x = ExplainBarrierRequest{}
-	mi := &file_weir_v1_explain_proto_msgTypes[7]
+	mi := &file_weir_v1_explain_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -474,7 +377,7 @@ func (x *ExplainBarrierRequest) String() string {
 func (*ExplainBarrierRequest) ProtoMessage() {}
 
 func (x *ExplainBarrierRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_explain_proto_msgTypes[7]
+	mi := &file_weir_v1_explain_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -487,7 +390,7 @@ func (x *ExplainBarrierRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainBarrierRequest.ProtoReflect.Descriptor instead.
 func (*ExplainBarrierRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_explain_proto_rawDescGZIP(), []int{7}
+	return file_weir_v1_explain_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ExplainBarrierRequest) GetRead() *ReadOptions {
@@ -529,7 +432,7 @@ type ExplainBarrierResponse struct {
 
 func (x *ExplainBarrierResponse) Reset() {
 	*x = ExplainBarrierResponse{}
-	mi := &file_weir_v1_explain_proto_msgTypes[8]
+	mi := &file_weir_v1_explain_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -541,7 +444,7 @@ func (x *ExplainBarrierResponse) String() string {
 func (*ExplainBarrierResponse) ProtoMessage() {}
 
 func (x *ExplainBarrierResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_explain_proto_msgTypes[8]
+	mi := &file_weir_v1_explain_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -554,7 +457,7 @@ func (x *ExplainBarrierResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainBarrierResponse.ProtoReflect.Descriptor instead.
 func (*ExplainBarrierResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_explain_proto_rawDescGZIP(), []int{8}
+	return file_weir_v1_explain_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ExplainBarrierResponse) GetHeader() *ResponseHeader {
@@ -582,7 +485,7 @@ type ExplainRequestRequest struct {
 
 func (x *ExplainRequestRequest) Reset() {
 	*x = ExplainRequestRequest{}
-	mi := &file_weir_v1_explain_proto_msgTypes[9]
+	mi := &file_weir_v1_explain_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -594,7 +497,7 @@ func (x *ExplainRequestRequest) String() string {
 func (*ExplainRequestRequest) ProtoMessage() {}
 
 func (x *ExplainRequestRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_explain_proto_msgTypes[9]
+	mi := &file_weir_v1_explain_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -607,7 +510,7 @@ func (x *ExplainRequestRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequestRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequestRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_explain_proto_rawDescGZIP(), []int{9}
+	return file_weir_v1_explain_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ExplainRequestRequest) GetRead() *ReadOptions {
@@ -649,7 +552,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_weir_v1_explain_proto_msgTypes[10]
+	mi := &file_weir_v1_explain_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -661,7 +564,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_explain_proto_msgTypes[10]
+	mi := &file_weir_v1_explain_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -674,7 +577,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_weir_v1_explain_proto_rawDescGZIP(), []int{10}
+	return file_weir_v1_explain_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Verdict) GetAccepted() bool {
@@ -748,7 +651,7 @@ type ExplainRequestResponse struct {
 
 func (x *ExplainRequestResponse) Reset() {
 	*x = ExplainRequestResponse{}
-	mi := &file_weir_v1_explain_proto_msgTypes[11]
+	mi := &file_weir_v1_explain_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -760,7 +663,7 @@ func (x *ExplainRequestResponse) String() string {
 func (*ExplainRequestResponse) ProtoMessage() {}
 
 func (x *ExplainRequestResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_explain_proto_msgTypes[11]
+	mi := &file_weir_v1_explain_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -773,7 +676,7 @@ func (x *ExplainRequestResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequestResponse.ProtoReflect.Descriptor instead.
 func (*ExplainRequestResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_explain_proto_rawDescGZIP(), []int{11}
+	return file_weir_v1_explain_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ExplainRequestResponse) GetHeader() *ResponseHeader {
@@ -838,7 +741,7 @@ type DryRunRequest struct {
 
 func (x *DryRunRequest) Reset() {
 	*x = DryRunRequest{}
-	mi := &file_weir_v1_explain_proto_msgTypes[12]
+	mi := &file_weir_v1_explain_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -850,7 +753,7 @@ func (x *DryRunRequest) String() string {
 func (*DryRunRequest) ProtoMessage() {}
 
 func (x *DryRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_explain_proto_msgTypes[12]
+	mi := &file_weir_v1_explain_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -863,7 +766,7 @@ func (x *DryRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DryRunRequest.ProtoReflect.Descriptor instead.
 func (*DryRunRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_explain_proto_rawDescGZIP(), []int{12}
+	return file_weir_v1_explain_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DryRunRequest) GetRead() *ReadOptions {
@@ -1174,7 +1077,7 @@ type DryRunResponse struct {
 
 func (x *DryRunResponse) Reset() {
 	*x = DryRunResponse{}
-	mi := &file_weir_v1_explain_proto_msgTypes[13]
+	mi := &file_weir_v1_explain_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1186,7 +1089,7 @@ func (x *DryRunResponse) String() string {
 func (*DryRunResponse) ProtoMessage() {}
 
 func (x *DryRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_explain_proto_msgTypes[13]
+	mi := &file_weir_v1_explain_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1199,7 +1102,7 @@ func (x *DryRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DryRunResponse.ProtoReflect.Descriptor instead.
 func (*DryRunResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_explain_proto_rawDescGZIP(), []int{13}
+	return file_weir_v1_explain_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DryRunResponse) GetHeader() *ResponseHeader {
@@ -1235,7 +1138,7 @@ type GetStateAtRequest struct {
 
 func (x *GetStateAtRequest) Reset() {
 	*x = GetStateAtRequest{}
-	mi := &file_weir_v1_explain_proto_msgTypes[14]
+	mi := &file_weir_v1_explain_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1247,7 +1150,7 @@ func (x *GetStateAtRequest) String() string {
 func (*GetStateAtRequest) ProtoMessage() {}
 
 func (x *GetStateAtRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_explain_proto_msgTypes[14]
+	mi := &file_weir_v1_explain_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1260,7 +1163,7 @@ func (x *GetStateAtRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStateAtRequest.ProtoReflect.Descriptor instead.
 func (*GetStateAtRequest) Descriptor() ([]byte, []int) {
-	return file_weir_v1_explain_proto_rawDescGZIP(), []int{14}
+	return file_weir_v1_explain_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetStateAtRequest) GetRead() *ReadOptions {
@@ -1316,7 +1219,7 @@ type StateSummary struct {
 
 func (x *StateSummary) Reset() {
 	*x = StateSummary{}
-	mi := &file_weir_v1_explain_proto_msgTypes[15]
+	mi := &file_weir_v1_explain_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1328,7 +1231,7 @@ func (x *StateSummary) String() string {
 func (*StateSummary) ProtoMessage() {}
 
 func (x *StateSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_explain_proto_msgTypes[15]
+	mi := &file_weir_v1_explain_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1341,7 +1244,7 @@ func (x *StateSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateSummary.ProtoReflect.Descriptor instead.
 func (*StateSummary) Descriptor() ([]byte, []int) {
-	return file_weir_v1_explain_proto_rawDescGZIP(), []int{15}
+	return file_weir_v1_explain_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *StateSummary) GetIndex() uint64 {
@@ -1516,7 +1419,7 @@ type GetStateAtResponse struct {
 
 func (x *GetStateAtResponse) Reset() {
 	*x = GetStateAtResponse{}
-	mi := &file_weir_v1_explain_proto_msgTypes[16]
+	mi := &file_weir_v1_explain_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1528,7 +1431,7 @@ func (x *GetStateAtResponse) String() string {
 func (*GetStateAtResponse) ProtoMessage() {}
 
 func (x *GetStateAtResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_weir_v1_explain_proto_msgTypes[16]
+	mi := &file_weir_v1_explain_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1541,7 +1444,7 @@ func (x *GetStateAtResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStateAtResponse.ProtoReflect.Descriptor instead.
 func (*GetStateAtResponse) Descriptor() ([]byte, []int) {
-	return file_weir_v1_explain_proto_rawDescGZIP(), []int{16}
+	return file_weir_v1_explain_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GetStateAtResponse) GetHeader() *ResponseHeader {
@@ -1562,22 +1465,14 @@ var File_weir_v1_explain_proto protoreflect.FileDescriptor
 
 const file_weir_v1_explain_proto_rawDesc = "" +
 	"\n" +
-	"\x15weir/v1/explain.proto\x12\aweir.v1\x1a\x16weir/v1/barriers.proto\x1a\x19weir/v1/changefeeds.proto\x1a\x15weir/v1/cluster.proto\x1a\x14weir/v1/common.proto\x1a\x13weir/v1/nodes.proto\x1a\x17weir/v1/operators.proto\x1a\x15weir/v1/session.proto\x1a\x14weir/v1/tables.proto\"M\n" +
-	"\vExplainFact\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\x12\x14\n" +
-	"\x05index\x18\x03 \x01(\x04R\x05index\"`\n" +
-	"\vExplainStep\x12\x14\n" +
-	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x17\n" +
-	"\atime_ms\x18\x02 \x01(\x04R\x06timeMs\x12\x0e\n" +
-	"\x02by\x18\x03 \x01(\tR\x02by\x12\x12\n" +
-	"\x04text\x18\x04 \x01(\tR\x04text\"\xa5\x01\n" +
+	"\x15weir/v1/explain.proto\x12\aweir.v1\x1a\x16weir/v1/barriers.proto\x1a\x19weir/v1/changefeeds.proto\x1a\x15weir/v1/cluster.proto\x1a\x14weir/v1/common.proto\x1a\x13weir/v1/nodes.proto\x1a\x17weir/v1/operators.proto\x1a\x15weir/v1/session.proto\x1a\x14weir/v1/tables.proto\"K\n" +
+	"\x0fExplanationLine\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x04R\x05index\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\"W\n" +
 	"\vExplanation\x12\x18\n" +
-	"\asubject\x18\x01 \x01(\tR\asubject\x12\x10\n" +
-	"\x03now\x18\x02 \x01(\tR\x03now\x12*\n" +
-	"\x05facts\x18\x03 \x03(\v2\x14.weir.v1.ExplainFactR\x05facts\x12*\n" +
-	"\x05steps\x18\x04 \x03(\v2\x14.weir.v1.ExplainStepR\x05steps\x12\x12\n" +
-	"\x04next\x18\x05 \x03(\tR\x04next\"d\n" +
+	"\asubject\x18\x01 \x01(\tR\asubject\x12.\n" +
+	"\x05lines\x18\x02 \x03(\v2\x18.weir.v1.ExplanationLineR\x05lines\"d\n" +
 	"\x18ExplainDispatcherRequest\x12(\n" +
 	"\x04read\x18\x01 \x01(\v2\x14.weir.v1.ReadOptionsR\x04read\x12\x1e\n" +
 	"\n" +
@@ -1715,109 +1610,107 @@ func file_weir_v1_explain_proto_rawDescGZIP() []byte {
 	return file_weir_v1_explain_proto_rawDescData
 }
 
-var file_weir_v1_explain_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
+var file_weir_v1_explain_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_weir_v1_explain_proto_goTypes = []any{
-	(*ExplainFact)(nil),               // 0: weir.v1.ExplainFact
-	(*ExplainStep)(nil),               // 1: weir.v1.ExplainStep
-	(*Explanation)(nil),               // 2: weir.v1.Explanation
-	(*ExplainDispatcherRequest)(nil),  // 3: weir.v1.ExplainDispatcherRequest
-	(*ExplainDispatcherResponse)(nil), // 4: weir.v1.ExplainDispatcherResponse
-	(*ExplainOperatorRequest)(nil),    // 5: weir.v1.ExplainOperatorRequest
-	(*ExplainOperatorResponse)(nil),   // 6: weir.v1.ExplainOperatorResponse
-	(*ExplainBarrierRequest)(nil),     // 7: weir.v1.ExplainBarrierRequest
-	(*ExplainBarrierResponse)(nil),    // 8: weir.v1.ExplainBarrierResponse
-	(*ExplainRequestRequest)(nil),     // 9: weir.v1.ExplainRequestRequest
-	(*Verdict)(nil),                   // 10: weir.v1.Verdict
-	(*ExplainRequestResponse)(nil),    // 11: weir.v1.ExplainRequestResponse
-	(*DryRunRequest)(nil),             // 12: weir.v1.DryRunRequest
-	(*DryRunResponse)(nil),            // 13: weir.v1.DryRunResponse
-	(*GetStateAtRequest)(nil),         // 14: weir.v1.GetStateAtRequest
-	(*StateSummary)(nil),              // 15: weir.v1.StateSummary
-	(*GetStateAtResponse)(nil),        // 16: weir.v1.GetStateAtResponse
-	nil,                               // 17: weir.v1.Verdict.FactsEntry
-	(*ReadOptions)(nil),               // 18: weir.v1.ReadOptions
-	(*ResponseHeader)(nil),            // 19: weir.v1.ResponseHeader
-	(*Position)(nil),                  // 20: weir.v1.Position
-	(*CreateChangefeedRequest)(nil),   // 21: weir.v1.CreateChangefeedRequest
-	(*UpdateChangefeedRequest)(nil),   // 22: weir.v1.UpdateChangefeedRequest
-	(*PauseChangefeedRequest)(nil),    // 23: weir.v1.PauseChangefeedRequest
-	(*ResumeChangefeedRequest)(nil),   // 24: weir.v1.ResumeChangefeedRequest
-	(*RemoveChangefeedRequest)(nil),   // 25: weir.v1.RemoveChangefeedRequest
-	(*AddTablesRequest)(nil),          // 26: weir.v1.AddTablesRequest
-	(*DropTablesRequest)(nil),         // 27: weir.v1.DropTablesRequest
-	(*AdmitOperatorRequest)(nil),      // 28: weir.v1.AdmitOperatorRequest
-	(*AdmitManyRequest)(nil),          // 29: weir.v1.AdmitManyRequest
-	(*CancelOperatorRequest)(nil),     // 30: weir.v1.CancelOperatorRequest
-	(*DecideBarrierRequest)(nil),      // 31: weir.v1.DecideBarrierRequest
-	(*FenceNodeRequest)(nil),          // 32: weir.v1.FenceNodeRequest
-	(*StartDrainRequest)(nil),         // 33: weir.v1.StartDrainRequest
-	(*ClearDrainRequest)(nil),         // 34: weir.v1.ClearDrainRequest
-	(*SetPolicyRequest)(nil),          // 35: weir.v1.SetPolicyRequest
-	(*RegisterRequest)(nil),           // 36: weir.v1.RegisterRequest
-	(*GoodbyeRequest)(nil),            // 37: weir.v1.GoodbyeRequest
-	(*AnnounceServerRequest)(nil),     // 38: weir.v1.AnnounceServerRequest
-	(*Digest)(nil),                    // 39: weir.v1.Digest
+	(*ExplanationLine)(nil),           // 0: weir.v1.ExplanationLine
+	(*Explanation)(nil),               // 1: weir.v1.Explanation
+	(*ExplainDispatcherRequest)(nil),  // 2: weir.v1.ExplainDispatcherRequest
+	(*ExplainDispatcherResponse)(nil), // 3: weir.v1.ExplainDispatcherResponse
+	(*ExplainOperatorRequest)(nil),    // 4: weir.v1.ExplainOperatorRequest
+	(*ExplainOperatorResponse)(nil),   // 5: weir.v1.ExplainOperatorResponse
+	(*ExplainBarrierRequest)(nil),     // 6: weir.v1.ExplainBarrierRequest
+	(*ExplainBarrierResponse)(nil),    // 7: weir.v1.ExplainBarrierResponse
+	(*ExplainRequestRequest)(nil),     // 8: weir.v1.ExplainRequestRequest
+	(*Verdict)(nil),                   // 9: weir.v1.Verdict
+	(*ExplainRequestResponse)(nil),    // 10: weir.v1.ExplainRequestResponse
+	(*DryRunRequest)(nil),             // 11: weir.v1.DryRunRequest
+	(*DryRunResponse)(nil),            // 12: weir.v1.DryRunResponse
+	(*GetStateAtRequest)(nil),         // 13: weir.v1.GetStateAtRequest
+	(*StateSummary)(nil),              // 14: weir.v1.StateSummary
+	(*GetStateAtResponse)(nil),        // 15: weir.v1.GetStateAtResponse
+	nil,                               // 16: weir.v1.Verdict.FactsEntry
+	(*ReadOptions)(nil),               // 17: weir.v1.ReadOptions
+	(*ResponseHeader)(nil),            // 18: weir.v1.ResponseHeader
+	(*Position)(nil),                  // 19: weir.v1.Position
+	(*CreateChangefeedRequest)(nil),   // 20: weir.v1.CreateChangefeedRequest
+	(*UpdateChangefeedRequest)(nil),   // 21: weir.v1.UpdateChangefeedRequest
+	(*PauseChangefeedRequest)(nil),    // 22: weir.v1.PauseChangefeedRequest
+	(*ResumeChangefeedRequest)(nil),   // 23: weir.v1.ResumeChangefeedRequest
+	(*RemoveChangefeedRequest)(nil),   // 24: weir.v1.RemoveChangefeedRequest
+	(*AddTablesRequest)(nil),          // 25: weir.v1.AddTablesRequest
+	(*DropTablesRequest)(nil),         // 26: weir.v1.DropTablesRequest
+	(*AdmitOperatorRequest)(nil),      // 27: weir.v1.AdmitOperatorRequest
+	(*AdmitManyRequest)(nil),          // 28: weir.v1.AdmitManyRequest
+	(*CancelOperatorRequest)(nil),     // 29: weir.v1.CancelOperatorRequest
+	(*DecideBarrierRequest)(nil),      // 30: weir.v1.DecideBarrierRequest
+	(*FenceNodeRequest)(nil),          // 31: weir.v1.FenceNodeRequest
+	(*StartDrainRequest)(nil),         // 32: weir.v1.StartDrainRequest
+	(*ClearDrainRequest)(nil),         // 33: weir.v1.ClearDrainRequest
+	(*SetPolicyRequest)(nil),          // 34: weir.v1.SetPolicyRequest
+	(*RegisterRequest)(nil),           // 35: weir.v1.RegisterRequest
+	(*GoodbyeRequest)(nil),            // 36: weir.v1.GoodbyeRequest
+	(*AnnounceServerRequest)(nil),     // 37: weir.v1.AnnounceServerRequest
+	(*Digest)(nil),                    // 38: weir.v1.Digest
 }
 var file_weir_v1_explain_proto_depIdxs = []int32{
-	0,  // 0: weir.v1.Explanation.facts:type_name -> weir.v1.ExplainFact
-	1,  // 1: weir.v1.Explanation.steps:type_name -> weir.v1.ExplainStep
-	18, // 2: weir.v1.ExplainDispatcherRequest.read:type_name -> weir.v1.ReadOptions
-	19, // 3: weir.v1.ExplainDispatcherResponse.header:type_name -> weir.v1.ResponseHeader
-	2,  // 4: weir.v1.ExplainDispatcherResponse.explanation:type_name -> weir.v1.Explanation
-	18, // 5: weir.v1.ExplainOperatorRequest.read:type_name -> weir.v1.ReadOptions
-	19, // 6: weir.v1.ExplainOperatorResponse.header:type_name -> weir.v1.ResponseHeader
-	2,  // 7: weir.v1.ExplainOperatorResponse.explanation:type_name -> weir.v1.Explanation
-	18, // 8: weir.v1.ExplainBarrierRequest.read:type_name -> weir.v1.ReadOptions
-	20, // 9: weir.v1.ExplainBarrierRequest.at:type_name -> weir.v1.Position
-	19, // 10: weir.v1.ExplainBarrierResponse.header:type_name -> weir.v1.ResponseHeader
-	2,  // 11: weir.v1.ExplainBarrierResponse.explanation:type_name -> weir.v1.Explanation
-	18, // 12: weir.v1.ExplainRequestRequest.read:type_name -> weir.v1.ReadOptions
-	17, // 13: weir.v1.Verdict.facts:type_name -> weir.v1.Verdict.FactsEntry
-	10, // 14: weir.v1.Verdict.items:type_name -> weir.v1.Verdict
-	19, // 15: weir.v1.ExplainRequestResponse.header:type_name -> weir.v1.ResponseHeader
-	10, // 16: weir.v1.ExplainRequestResponse.verdict:type_name -> weir.v1.Verdict
-	18, // 17: weir.v1.DryRunRequest.read:type_name -> weir.v1.ReadOptions
-	21, // 18: weir.v1.DryRunRequest.create_changefeed:type_name -> weir.v1.CreateChangefeedRequest
-	22, // 19: weir.v1.DryRunRequest.update_changefeed:type_name -> weir.v1.UpdateChangefeedRequest
-	23, // 20: weir.v1.DryRunRequest.pause_changefeed:type_name -> weir.v1.PauseChangefeedRequest
-	24, // 21: weir.v1.DryRunRequest.resume_changefeed:type_name -> weir.v1.ResumeChangefeedRequest
-	25, // 22: weir.v1.DryRunRequest.remove_changefeed:type_name -> weir.v1.RemoveChangefeedRequest
-	26, // 23: weir.v1.DryRunRequest.add_tables:type_name -> weir.v1.AddTablesRequest
-	27, // 24: weir.v1.DryRunRequest.drop_tables:type_name -> weir.v1.DropTablesRequest
-	28, // 25: weir.v1.DryRunRequest.admit_operator:type_name -> weir.v1.AdmitOperatorRequest
-	29, // 26: weir.v1.DryRunRequest.admit_many:type_name -> weir.v1.AdmitManyRequest
-	30, // 27: weir.v1.DryRunRequest.cancel_operator:type_name -> weir.v1.CancelOperatorRequest
-	31, // 28: weir.v1.DryRunRequest.decide_barrier:type_name -> weir.v1.DecideBarrierRequest
-	32, // 29: weir.v1.DryRunRequest.fence_node:type_name -> weir.v1.FenceNodeRequest
-	33, // 30: weir.v1.DryRunRequest.start_drain:type_name -> weir.v1.StartDrainRequest
-	34, // 31: weir.v1.DryRunRequest.clear_drain:type_name -> weir.v1.ClearDrainRequest
-	35, // 32: weir.v1.DryRunRequest.set_policy:type_name -> weir.v1.SetPolicyRequest
-	36, // 33: weir.v1.DryRunRequest.register:type_name -> weir.v1.RegisterRequest
-	37, // 34: weir.v1.DryRunRequest.goodbye:type_name -> weir.v1.GoodbyeRequest
-	38, // 35: weir.v1.DryRunRequest.announce_server:type_name -> weir.v1.AnnounceServerRequest
-	19, // 36: weir.v1.DryRunResponse.header:type_name -> weir.v1.ResponseHeader
-	10, // 37: weir.v1.DryRunResponse.verdict:type_name -> weir.v1.Verdict
-	18, // 38: weir.v1.GetStateAtRequest.read:type_name -> weir.v1.ReadOptions
-	39, // 39: weir.v1.StateSummary.hash:type_name -> weir.v1.Digest
-	19, // 40: weir.v1.GetStateAtResponse.header:type_name -> weir.v1.ResponseHeader
-	15, // 41: weir.v1.GetStateAtResponse.state:type_name -> weir.v1.StateSummary
-	3,  // 42: weir.v1.Explain.ExplainDispatcher:input_type -> weir.v1.ExplainDispatcherRequest
-	5,  // 43: weir.v1.Explain.ExplainOperator:input_type -> weir.v1.ExplainOperatorRequest
-	7,  // 44: weir.v1.Explain.ExplainBarrier:input_type -> weir.v1.ExplainBarrierRequest
-	9,  // 45: weir.v1.Explain.ExplainRequest:input_type -> weir.v1.ExplainRequestRequest
-	12, // 46: weir.v1.Explain.DryRun:input_type -> weir.v1.DryRunRequest
-	14, // 47: weir.v1.Explain.GetStateAt:input_type -> weir.v1.GetStateAtRequest
-	4,  // 48: weir.v1.Explain.ExplainDispatcher:output_type -> weir.v1.ExplainDispatcherResponse
-	6,  // 49: weir.v1.Explain.ExplainOperator:output_type -> weir.v1.ExplainOperatorResponse
-	8,  // 50: weir.v1.Explain.ExplainBarrier:output_type -> weir.v1.ExplainBarrierResponse
-	11, // 51: weir.v1.Explain.ExplainRequest:output_type -> weir.v1.ExplainRequestResponse
-	13, // 52: weir.v1.Explain.DryRun:output_type -> weir.v1.DryRunResponse
-	16, // 53: weir.v1.Explain.GetStateAt:output_type -> weir.v1.GetStateAtResponse
-	48, // [48:54] is the sub-list for method output_type
-	42, // [42:48] is the sub-list for method input_type
-	42, // [42:42] is the sub-list for extension type_name
-	42, // [42:42] is the sub-list for extension extendee
-	0,  // [0:42] is the sub-list for field type_name
+	0,  // 0: weir.v1.Explanation.lines:type_name -> weir.v1.ExplanationLine
+	17, // 1: weir.v1.ExplainDispatcherRequest.read:type_name -> weir.v1.ReadOptions
+	18, // 2: weir.v1.ExplainDispatcherResponse.header:type_name -> weir.v1.ResponseHeader
+	1,  // 3: weir.v1.ExplainDispatcherResponse.explanation:type_name -> weir.v1.Explanation
+	17, // 4: weir.v1.ExplainOperatorRequest.read:type_name -> weir.v1.ReadOptions
+	18, // 5: weir.v1.ExplainOperatorResponse.header:type_name -> weir.v1.ResponseHeader
+	1,  // 6: weir.v1.ExplainOperatorResponse.explanation:type_name -> weir.v1.Explanation
+	17, // 7: weir.v1.ExplainBarrierRequest.read:type_name -> weir.v1.ReadOptions
+	19, // 8: weir.v1.ExplainBarrierRequest.at:type_name -> weir.v1.Position
+	18, // 9: weir.v1.ExplainBarrierResponse.header:type_name -> weir.v1.ResponseHeader
+	1,  // 10: weir.v1.ExplainBarrierResponse.explanation:type_name -> weir.v1.Explanation
+	17, // 11: weir.v1.ExplainRequestRequest.read:type_name -> weir.v1.ReadOptions
+	16, // 12: weir.v1.Verdict.facts:type_name -> weir.v1.Verdict.FactsEntry
+	9,  // 13: weir.v1.Verdict.items:type_name -> weir.v1.Verdict
+	18, // 14: weir.v1.ExplainRequestResponse.header:type_name -> weir.v1.ResponseHeader
+	9,  // 15: weir.v1.ExplainRequestResponse.verdict:type_name -> weir.v1.Verdict
+	17, // 16: weir.v1.DryRunRequest.read:type_name -> weir.v1.ReadOptions
+	20, // 17: weir.v1.DryRunRequest.create_changefeed:type_name -> weir.v1.CreateChangefeedRequest
+	21, // 18: weir.v1.DryRunRequest.update_changefeed:type_name -> weir.v1.UpdateChangefeedRequest
+	22, // 19: weir.v1.DryRunRequest.pause_changefeed:type_name -> weir.v1.PauseChangefeedRequest
+	23, // 20: weir.v1.DryRunRequest.resume_changefeed:type_name -> weir.v1.ResumeChangefeedRequest
+	24, // 21: weir.v1.DryRunRequest.remove_changefeed:type_name -> weir.v1.RemoveChangefeedRequest
+	25, // 22: weir.v1.DryRunRequest.add_tables:type_name -> weir.v1.AddTablesRequest
+	26, // 23: weir.v1.DryRunRequest.drop_tables:type_name -> weir.v1.DropTablesRequest
+	27, // 24: weir.v1.DryRunRequest.admit_operator:type_name -> weir.v1.AdmitOperatorRequest
+	28, // 25: weir.v1.DryRunRequest.admit_many:type_name -> weir.v1.AdmitManyRequest
+	29, // 26: weir.v1.DryRunRequest.cancel_operator:type_name -> weir.v1.CancelOperatorRequest
+	30, // 27: weir.v1.DryRunRequest.decide_barrier:type_name -> weir.v1.DecideBarrierRequest
+	31, // 28: weir.v1.DryRunRequest.fence_node:type_name -> weir.v1.FenceNodeRequest
+	32, // 29: weir.v1.DryRunRequest.start_drain:type_name -> weir.v1.StartDrainRequest
+	33, // 30: weir.v1.DryRunRequest.clear_drain:type_name -> weir.v1.ClearDrainRequest
+	34, // 31: weir.v1.DryRunRequest.set_policy:type_name -> weir.v1.SetPolicyRequest
+	35, // 32: weir.v1.DryRunRequest.register:type_name -> weir.v1.RegisterRequest
+	36, // 33: weir.v1.DryRunRequest.goodbye:type_name -> weir.v1.GoodbyeRequest
+	37, // 34: weir.v1.DryRunRequest.announce_server:type_name -> weir.v1.AnnounceServerRequest
+	18, // 35: weir.v1.DryRunResponse.header:type_name -> weir.v1.ResponseHeader
+	9,  // 36: weir.v1.DryRunResponse.verdict:type_name -> weir.v1.Verdict
+	17, // 37: weir.v1.GetStateAtRequest.read:type_name -> weir.v1.ReadOptions
+	38, // 38: weir.v1.StateSummary.hash:type_name -> weir.v1.Digest
+	18, // 39: weir.v1.GetStateAtResponse.header:type_name -> weir.v1.ResponseHeader
+	14, // 40: weir.v1.GetStateAtResponse.state:type_name -> weir.v1.StateSummary
+	2,  // 41: weir.v1.Explain.ExplainDispatcher:input_type -> weir.v1.ExplainDispatcherRequest
+	4,  // 42: weir.v1.Explain.ExplainOperator:input_type -> weir.v1.ExplainOperatorRequest
+	6,  // 43: weir.v1.Explain.ExplainBarrier:input_type -> weir.v1.ExplainBarrierRequest
+	8,  // 44: weir.v1.Explain.ExplainRequest:input_type -> weir.v1.ExplainRequestRequest
+	11, // 45: weir.v1.Explain.DryRun:input_type -> weir.v1.DryRunRequest
+	13, // 46: weir.v1.Explain.GetStateAt:input_type -> weir.v1.GetStateAtRequest
+	3,  // 47: weir.v1.Explain.ExplainDispatcher:output_type -> weir.v1.ExplainDispatcherResponse
+	5,  // 48: weir.v1.Explain.ExplainOperator:output_type -> weir.v1.ExplainOperatorResponse
+	7,  // 49: weir.v1.Explain.ExplainBarrier:output_type -> weir.v1.ExplainBarrierResponse
+	10, // 50: weir.v1.Explain.ExplainRequest:output_type -> weir.v1.ExplainRequestResponse
+	12, // 51: weir.v1.Explain.DryRun:output_type -> weir.v1.DryRunResponse
+	15, // 52: weir.v1.Explain.GetStateAt:output_type -> weir.v1.GetStateAtResponse
+	47, // [47:53] is the sub-list for method output_type
+	41, // [41:47] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_explain_proto_init() }
@@ -1833,7 +1726,7 @@ func file_weir_v1_explain_proto_init() {
 	file_weir_v1_operators_proto_init()
 	file_weir_v1_session_proto_init()
 	file_weir_v1_tables_proto_init()
-	file_weir_v1_explain_proto_msgTypes[12].OneofWrappers = []any{
+	file_weir_v1_explain_proto_msgTypes[11].OneofWrappers = []any{
 		(*DryRunRequest_CreateChangefeed)(nil),
 		(*DryRunRequest_UpdateChangefeed)(nil),
 		(*DryRunRequest_PauseChangefeed)(nil),
@@ -1859,7 +1752,7 @@ func file_weir_v1_explain_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_weir_v1_explain_proto_rawDesc), len(file_weir_v1_explain_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   18,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
