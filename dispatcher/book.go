@@ -22,6 +22,12 @@ func (m mark) max(n mark) mark { return mark{max(m.term, n.term), max(m.index, n
 // end.
 type entry struct {
 	pair session.Pair
+	// feed is the changefeed that it works for, trigger whether it is the one that reads the events; zero for a placement
+	// that was stopped before it was known.
+	feed    fsm.ChangefeedID
+	trigger bool
+	// at is the last position of one that has ended.
+	at fsm.Position
 	// ended: nothing of it can write any more; the report says how.
 	ended bool
 	// counted: its "running" has been acknowledged, so it is in the set hash.
@@ -44,9 +50,38 @@ type book struct {
 	outbox  []*entry // entries that may have something to report, in order of their first report
 	setHash uint64
 	counted uint32
+	crews   map[fsm.ChangefeedID]*crew
 }
 
-func newBook() *book { return &book{pairs: make(map[session.Pair]*entry)} }
+// crew is the part of the set that works for one changefeed.
+type crew struct {
+	hash    uint64
+	members map[session.Pair]*entry
+}
+
+func newBook() *book {
+	return &book{pairs: make(map[session.Pair]*entry), crews: make(map[fsm.ChangefeedID]*crew)}
+}
+
+// crew returns the crew of a changefeed; it must not be changed.
+func (b *book) crew(feed fsm.ChangefeedID) *crew {
+	if c := b.crews[feed]; c != nil {
+		return c
+	}
+	return &crew{}
+}
+
+// inSet says whether the placement is in the set: from the acknowledgement of its "running" to that of its end.
+func (b *book) inSet(p session.Pair) bool {
+	e := b.pairs[p]
+	return e != nil && e.counted
+}
+
+// over says whether the placement has ended and its end has not been acknowledged.
+func (b *book) over(p session.Pair) bool {
+	e := b.pairs[p]
+	return e != nil && e.ended
+}
 
 // admit says whether orders from m may be obeyed, and refuses all older ones from then on.
 func (b *book) admit(m mark) bool {
@@ -58,11 +93,11 @@ func (b *book) admit(m mark) bool {
 }
 
 // start says whether a placement is new; if so, it is in the book from now on.
-func (b *book) start(p session.Pair) bool {
+func (b *book) start(p session.Pair, work *fsm.Work) bool {
 	if _, known := b.pairs[p]; known {
 		return false
 	}
-	b.pairs[p] = &entry{pair: p}
+	b.pairs[p] = &entry{pair: p, feed: work.ChangefeedID, trigger: work.Trigger, at: work.Start}
 	return true
 }
 
@@ -103,6 +138,9 @@ func (b *book) end(p session.Pair, r fsm.PlacementReport) {
 		return
 	}
 	e.ended = true
+	if r.HasPosition {
+		e.at = r.Position
+	}
 	b.post(e, r)
 }
 
@@ -140,14 +178,28 @@ func (b *book) count(e *entry) {
 	}
 	e.counted = true
 	b.counted++
-	b.setHash += fsm.PairHash(e.pair.Dispatcher, e.pair.Epoch)
+	share := fsm.PairHash(e.pair.Dispatcher, e.pair.Epoch)
+	b.setHash += share
+	c := b.crews[e.feed]
+	if c == nil {
+		c = &crew{members: make(map[session.Pair]*entry)}
+		b.crews[e.feed] = c
+	}
+	c.hash += share
+	c.members[e.pair] = e
 }
 
 // forget drops a placement whose end is known, and with it every order that might still name it.
 func (b *book) forget(e *entry, m mark) {
 	if e.counted {
+		share := fsm.PairHash(e.pair.Dispatcher, e.pair.Epoch)
 		b.counted--
-		b.setHash -= fsm.PairHash(e.pair.Dispatcher, e.pair.Epoch)
+		b.setHash -= share
+		c := b.crews[e.feed]
+		c.hash -= share
+		if delete(c.members, e.pair); len(c.members) == 0 {
+			delete(b.crews, e.feed)
+		}
 	}
 	delete(b.pairs, e.pair)
 	b.floor = b.floor.max(m)

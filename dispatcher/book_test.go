@@ -31,7 +31,7 @@ func TestBookRefusesWhateverFallsBehindInTermOrIndex(t *testing.T) {
 func TestBookCountsFromTheAckOfRunningToTheAckOfStopped(t *testing.T) {
 	b := newBook()
 	p := session.Pair{Dispatcher: 1, Epoch: 50}
-	require.True(t, b.start(p))
+	require.True(t, b.start(p, &fsm.Work{}))
 	b.running(p)
 	require.Zero(t, b.setHash)
 	b.acked(mark{3, 100}, ackOf(p, fsm.ReportRunning))
@@ -53,7 +53,7 @@ func TestBookCountsFromTheAckOfRunningToTheAckOfStopped(t *testing.T) {
 func TestBookTakesALateAckOfRunningIntoTheSet(t *testing.T) {
 	b := newBook()
 	p := session.Pair{Dispatcher: 1, Epoch: 50}
-	b.start(p)
+	b.start(p, &fsm.Work{})
 	b.running(p)
 	b.end(p, stoppedReport) // overtakes the ack
 	b.acked(mark{3, 100}, ackOf(p, fsm.ReportRunning))
@@ -67,7 +67,7 @@ func TestBookRepeatsWhenAskedAndInItsOwnTime(t *testing.T) {
 	b := newBook()
 	p := session.Pair{Dispatcher: 1, Epoch: 50}
 	require.False(t, b.stop(p), "unknown: answered, and remembered")
-	require.False(t, b.start(p))
+	require.False(t, b.start(p, &fsm.Work{}))
 	want := []fsm.PlacementReport{stoppedReport}
 	require.Equal(t, want, b.due(0, time.Second, 10))
 	require.Empty(t, b.due(999*time.Millisecond, time.Second, 10))

@@ -20,6 +20,7 @@ const (
 	ReasonNotFenced    = "SINK_NOT_FENCED"       // the changefeed says that the sink checks tokens, and it does not
 	ReasonWriteTime    = "WRITE_TIME_TOO_LONG"   // an unfenced sink's longest write does not fit into the lease
 	ReasonStartTimeout = "START_TIMEOUT"         // building took too long
+	ReasonForgotten    = "BARRIER_FORGOTTEN"     // the state machine knows nothing of the event at which it stands
 )
 
 var errStartTimeout = errors.New("the time for a start is over")
@@ -94,7 +95,7 @@ func (w *worker) openSink(ctx context.Context) *ending {
 	}
 	sw, err := sink.Open(ctx, SinkSpec{
 		URI: work.Sink, Cluster: w.life.cluster, Changefeed: work.Changefeed, Run: work.Run,
-		Table: TableName{work.Schema, work.Table}, Span: work.Span, Session: w.sessionName(),
+		Table: TableName{work.Schema, work.Table}, Span: work.Span, Trigger: work.Trigger, Session: w.sessionName(),
 	})
 	if err != nil {
 		return endingOf(fmt.Errorf("open sink %s: %w", work.Sink, err), ReasonSink)
@@ -126,16 +127,17 @@ func (w *worker) checkPromises(p SinkProperties) *ending {
 	return nil
 }
 
-// openSource starts reading after what is downstream. Opening is limited by timed, reading by soft.
+// openSource starts reading after what is downstream and passed, which may be before what the sink has: the events in
+// between have to be seen. Opening is limited by timed, reading by soft.
 func (w *worker) openSource(timed, soft context.Context) *ending {
 	work := &w.order.Work
 	source, err := w.life.node.cfg.Sources(work.Source)
 	if err != nil {
 		return endingOf(err, ReasonSource)
 	}
-	start := w.status().Position
+	start := w.position()
 	reader, err := source.Open(timed, SourceSpec{
-		URI: work.Source, Table: TableName{work.Schema, work.Table}, Span: work.Span, Start: start,
+		URI: work.Source, Table: TableName{work.Schema, work.Table}, Span: work.Span, Trigger: work.Trigger, Start: start,
 	})
 	if err != nil {
 		return endingOf(fmt.Errorf("open source %s at %v: %w", work.Source, start, err), ReasonSource)
@@ -153,7 +155,7 @@ func endingOf(err error, reason string) *ending {
 	)
 	switch {
 	case errors.As(err, &stop):
-		return failed(stop.Reason, stop.Text)
+		return &ending{reason: stop.Reason, detail: stop.Text, fatal: true}
 	case errors.As(err, &fenced):
 		return failed(ReasonFenced, fenced.Error())
 	case errors.As(err, &claimed):

@@ -82,17 +82,24 @@ func (a *attempt) close(err error) (call SinkCall, refused error) {
 	return a.call, a.refused
 }
 
+// called is how a call to the sink went.
+type called struct {
+	result  result
+	outcome CallOutcome
+	err     error
+}
+
 // call makes one call to the sink under the present opening of the gate. Its context ends when the gate closes. A write
 // needs a claim that was made under the same opening.
-func (w *worker) call(hard context.Context, c SinkCall, do func(ctx context.Context, a *attempt) error) (result, error) {
+func (w *worker) call(hard context.Context, c SinkCall, do func(ctx context.Context, a *attempt) error) called {
 	n := w.life.node
 	ctx, opening, release, err := w.life.gate.Bind(hard)
 	if err != nil {
-		return resultPaused, err
+		return called{resultPaused, CallRefused, err}
 	}
 	defer release()
-	if c.Kind == CallWrite && opening != w.opening {
-		return resultPaused, fence.ErrReopened
+	if c.Kind != CallClaim && opening != w.opening {
+		return called{resultPaused, CallRefused, fence.ErrReopened}
 	}
 	c.Node, c.Incarnation, c.Dispatcher = n.cfg.Node, w.life.inc, w.pair.Dispatcher
 	c.Sink, c.Table, c.Span = w.order.Work.Sink, w.table().table, w.order.Work.Span
@@ -112,7 +119,7 @@ func (w *worker) call(hard context.Context, c SinkCall, do func(ctx context.Cont
 		n.cfg.Ledger.Outcome(c)
 	}
 	w.tally(c)
-	return w.judge(hard, ctx, err, refused), err
+	return called{w.judge(hard, ctx, err, refused), c.Outcome, err}
 }
 
 // guardCall calls for the end of the process when a call does not return although the gate has long been closed.
@@ -181,6 +188,8 @@ func (c *Counters) add(call SinkCall) {
 		c.Claims++
 	case CallWrite:
 		c.Writes++
+	case CallEvent:
+		c.Events++
 	}
 	switch call.Outcome {
 	case CallAccepted:
@@ -210,24 +219,24 @@ func (w *worker) claim(hard, soft context.Context) *ending {
 		w.opening = 0
 		w.note(func(s *WorkerStatus) { s.Claim = w.claimed })
 		var resume fsm.Position
-		res, err := w.call(hard, SinkCall{Kind: CallClaim}, func(ctx context.Context, a *attempt) error {
+		c := w.call(hard, SinkCall{Kind: CallClaim}, func(ctx context.Context, a *attempt) error {
 			var err error
 			resume, err = w.writer.Claim(ctx, Token{w.pair.Epoch, w.claimed}, w.order.Work.Start, a.allow)
 			a.resume(resume)
 			return err
 		})
-		if res == resultDone {
+		if c.result == resultDone {
 			return w.resumeAt(soft, resume)
 		}
-		if end := w.after(soft, CallClaim, res, err); end != nil {
+		if end := w.after(soft, CallClaim, c); end != nil {
 			return end
 		}
 	}
 }
 
 // after does what follows from a call that did not succeed; nil: make it again.
-func (w *worker) after(soft context.Context, kind CallKind, res result, err error) *ending {
-	switch res {
+func (w *worker) after(soft context.Context, kind CallKind, c called) *ending {
+	switch c.result {
 	case resultPaused:
 		w.opening = 0
 		if _, err := w.life.gate.WaitOpen(soft); err != nil {
@@ -238,9 +247,9 @@ func (w *worker) after(soft context.Context, kind CallKind, res result, err erro
 		return w.rest(soft)
 	case resultRetry:
 		w.opening = 0
-		return w.failedOnce(soft, kind, err)
+		return w.failedOnce(soft, kind, c.err)
 	case resultEnd:
-		return endingOf(err, ReasonSink)
+		return endingOf(c.err, ReasonSink)
 	case resultDone:
 		return nil
 	case resultHalted:

@@ -84,6 +84,8 @@ type Limits struct {
 	BackoffMin, BackoffMax time.Duration
 	// StopGrace is how long a call to a sink may go on after a stop was ordered before it is cancelled.
 	StopGrace time.Duration
+	// LastWord is how long a dispatcher that is over waits for the answer to what it said of an event that it was to write.
+	LastWord time.Duration
 	// StopDeadline is how long a planned stop waits for everything to be closed.
 	StopDeadline time.Duration
 	// CloseBound is how long after the closing of the gate a write path may take to return.
@@ -100,7 +102,7 @@ func DefaultLimits() Limits {
 		ConcurrentStarts: 16, StartPatience: 2 * time.Second, StartTimeout: 30 * time.Second,
 		BatchRows: 500, BatchDelay: 20 * time.Millisecond, ProgressDelay: time.Second,
 		Retries: 5, BackoffMin: 50 * time.Millisecond, BackoffMax: time.Second,
-		StopGrace: time.Second, StopDeadline: 10 * time.Second, CloseBound: 10 * time.Second,
+		StopGrace: time.Second, LastWord: 2 * time.Second, StopDeadline: 10 * time.Second, CloseBound: 10 * time.Second,
 		RegisterTimeout: 5 * time.Second, GoodbyeTimeout: 5 * time.Second,
 		ReportRepeat: 500 * time.Millisecond,
 	}
@@ -119,6 +121,7 @@ func (l Limits) withDefaults() Limits {
 		BackoffMin:       cmp.Or(l.BackoffMin, d.BackoffMin),
 		BackoffMax:       cmp.Or(l.BackoffMax, d.BackoffMax),
 		StopGrace:        cmp.Or(l.StopGrace, d.StopGrace),
+		LastWord:         cmp.Or(l.LastWord, d.LastWord),
 		StopDeadline:     cmp.Or(l.StopDeadline, d.StopDeadline),
 		CloseBound:       cmp.Or(l.CloseBound, d.CloseBound),
 		RegisterTimeout:  cmp.Or(l.RegisterTimeout, d.RegisterTimeout),
@@ -166,6 +169,7 @@ func (l Limits) validate() error {
 		{"BackoffMin", int64(l.BackoffMin)},
 		{"BackoffMax", int64(l.BackoffMax)},
 		{"StopGrace", int64(l.StopGrace)},
+		{"LastWord", int64(l.LastWord)},
 		{"StopDeadline", int64(l.StopDeadline)},
 		{"CloseBound", int64(l.CloseBound)},
 		{"RegisterTimeout", int64(l.RegisterTimeout)},

@@ -501,6 +501,13 @@ type memLedger struct {
 	edges    []fence.Edge
 	attempts []SinkCall
 	outcomes []SinkCall
+	notes    []EventNote
+}
+
+func (m *memLedger) Event(n EventNote) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.notes = append(m.notes, n)
 }
 
 func (m *memLedger) Gate(e fence.Edge) {

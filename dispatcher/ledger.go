@@ -16,6 +16,49 @@ type Ledger interface {
 	Attempt(call SinkCall)
 	// Outcome hears how the call ended.
 	Outcome(call SinkCall)
+	// Event hears what a dispatcher does about an event.
+	Event(note EventNote)
+}
+
+// EventKind says what a dispatcher did about an event.
+type EventKind uint8
+
+// What is done about an event, in this order. Passed is noted before anything beyond the event is written.
+const (
+	EventWaiting EventKind = iota + 1 // everything before it is downstream, nothing beyond it is written
+	EventWritten
+	EventPassed
+)
+
+// String is the kind's word.
+func (k EventKind) String() string {
+	switch k {
+	case EventWaiting:
+		return "waiting"
+	case EventWritten:
+		return "written"
+	case EventPassed:
+		return "passed"
+	default:
+		return "unset"
+	}
+}
+
+// EventNote is one step of one dispatcher about one event.
+type EventNote struct {
+	Kind        EventKind
+	Node        fsm.NodeName
+	Incarnation fsm.Incarnation
+	Dispatcher  fsm.DispatcherID
+	Epoch       fsm.Epoch
+	Changefeed  string
+	Key         fsm.BarrierKey
+	// Permission is that under which it was written; Recorded says that the sink had a record of it already, and did
+	// nothing.
+	Permission uint64
+	Recorded   bool
+	// At is read when the step is done.
+	At clock.Reading
 }
 
 // CallKind says what a call to a sink was for.
@@ -25,6 +68,7 @@ type CallKind uint8
 const (
 	CallClaim CallKind = iota + 1
 	CallWrite
+	CallEvent
 )
 
 // String is the kind's word.
@@ -34,6 +78,8 @@ func (k CallKind) String() string {
 		return "claim"
 	case CallWrite:
 		return "write"
+	case CallEvent:
+		return "event"
 	default:
 		return "unset"
 	}
@@ -88,6 +134,9 @@ type SinkCall struct {
 	// Resume and Rows are those of a written batch; Resume is the answer for a claim.
 	Resume fsm.Position
 	Rows   int
+	// Event and Permission are those of an event that is written.
+	Event      fsm.BarrierKey
+	Permission uint64
 	// Begun is read before the call, Allowed just before the newest granted test of the lease (zero: never granted), and
 	// Returned after the call: its effect, if any, lies between Allowed and Returned.
 	Begun, Allowed, Returned clock.Reading

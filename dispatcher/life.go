@@ -30,11 +30,13 @@ type life struct {
 	fenced  chan struct{} // gets one value when the gate is fenced
 	wake    chan struct{} // there is something to send besides heartbeats
 	drained chan struct{} // closed when no dispatcher is left after a planned stop or the end
+	ended   chan struct{} // closed when nothing is said any more
 
 	mu       sync.Mutex
 	over     bool // nothing is accepted or registered any more
 	stopping bool // planned stop: no order is accepted any more
 	book     *book
+	roll     *roll
 	workers  map[session.Pair]*worker
 	moved    map[session.Pair]int // dispatchers with untold progress, and since how many heartbeats
 	asked    bool                 // the leader wants the list
@@ -48,7 +50,7 @@ func newLife(n *Node, reg session.Registered) (*life, error) {
 		beat:   time.Duration(reg.HeartbeatMS) * time.Millisecond,
 		log:    n.log.With("incarnation", reg.Incarnation.String()),
 		fenced: make(chan struct{}, 1), wake: make(chan struct{}, 1), drained: make(chan struct{}),
-		book: newBook(), workers: make(map[session.Pair]*worker), moved: make(map[session.Pair]int),
+		ended: make(chan struct{}), book: newBook(), roll: newRoll(), workers: make(map[session.Pair]*worker), moved: make(map[session.Pair]int),
 	}
 	if l.beat <= 0 {
 		l.beat = n.cfg.Timing.Heartbeat
@@ -156,6 +158,7 @@ func (l *life) closeDrained() {
 func (l *life) dropAll() {
 	l.mu.Lock()
 	l.over = true
+	close(l.ended)
 	workers := l.sorted()
 	if len(workers) == 0 {
 		l.closeDrained()
@@ -218,6 +221,10 @@ func (l *life) obey(o session.Orders) {
 				stops = append(stops, w)
 			}
 		}
+		now := l.node.elapsed()
+		for i := range o.Barriers {
+			l.roll.order(&o.Barriers[i], l.book, now)
+		}
 		if !o.More {
 			l.book.carried = mark{o.Term, o.Index}
 		}
@@ -251,10 +258,10 @@ func (l *life) order(o *fsm.Order) *worker {
 // start registers a placement that has never been heard of. It needs l.mu, under which nothing is registered once the
 // incarnation is over.
 func (l *life) start(p session.Pair, o *fsm.Order) {
-	if !l.book.start(p) {
+	if !l.book.start(p, &o.Work) {
 		return
 	}
-	table := sinkTable{o.Work.Sink, TableName{o.Work.Schema, o.Work.Table}}
+	table := sinkTableOf(&o.Work)
 	if holder, free := l.node.ranges.take(table, o.Work.Span, p); !free {
 		l.book.end(p, startFailed(p, ReasonClosing, "range "+o.Work.Span.String()+" of "+table.table.String()+
 			" is still held on node "+string(l.node.cfg.Node)+" by dispatcher "+holderName(holder)+
@@ -282,6 +289,7 @@ func (l *life) gone(w *worker, r fsm.PlacementReport) {
 	l.mu.Lock()
 	delete(l.workers, w.pair)
 	delete(l.moved, w.pair)
+	l.roll.forget(w.pair)
 	l.book.end(w.pair, r)
 	if (l.stopping || l.over) && len(l.workers) == 0 {
 		l.closeDrained()

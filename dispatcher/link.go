@@ -63,6 +63,7 @@ func (l *life) oneSession(ctx context.Context) error {
 	l.node.count(func(c *Counters) { c.Sessions++ })
 	l.mu.Lock()
 	l.book.resend()
+	l.roll.resend(l.node.elapsed())
 	for p := range l.workers {
 		l.moved[p] = 0
 	}
@@ -125,7 +126,13 @@ func (l *life) receive(stream session.NodeStream) error {
 		case m.ReportAck != nil:
 			l.mu.Lock()
 			l.book.acked(mark{m.ReportAck.Term, m.ReportAck.Index}, m.ReportAck.Pairs)
+			l.roll.rest(l.book) // what stands may be in the set now
 			l.mu.Unlock()
+			signal(l.wake)
+		case m.Barrier != nil:
+			l.barrierAnswered(m.Barrier)
+		case m.AskBarriers != nil:
+			l.askedFor(m.AskBarriers.Key)
 		case m.AskList != nil:
 			l.mu.Lock()
 			l.asked = true
@@ -155,19 +162,24 @@ func (l *life) acked(a session.Ack) {
 func (l *life) send(ctx context.Context, stream session.NodeStream) error {
 	beats := l.node.cfg.Timers.NewTicker(l.beat)
 	defer beats.Stop()
+	later := l.node.cfg.Timers.NewTimer(l.beat)
+	defer later.Stop()
 	for {
 		if err := l.heartbeat(stream); err != nil {
 			return err
 		}
 		for due := false; !due; {
-			if err := l.flush(stream); err != nil {
+			wait, err := l.flush(stream)
+			if err != nil {
 				return err
 			}
+			later.Reset(wait)
 			select {
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			case <-beats.C():
 				due = true
+			case <-later.C():
 			case <-l.wake:
 			}
 		}
@@ -189,6 +201,7 @@ func (l *life) heartbeat(stream session.NodeStream) error {
 	h.OrdersTerm, h.OrdersIndex = l.book.carried.term, l.book.carried.index
 	h.SetHash, h.Dispatchers = l.book.setHash, l.book.counted
 	h.Progress = l.progress()
+	h.Crews = l.crews()
 	l.mu.Unlock()
 	if err := stream.Send(session.FromNode{Heartbeat: &h}); err != nil {
 		return fmt.Errorf("send heartbeat %d: %w", seq, err)
@@ -197,12 +210,24 @@ func (l *life) heartbeat(stream session.NodeStream) error {
 	return nil
 }
 
-// flush sends one message of reports that are due, and the list if it was asked for. It leaves the rest for the next time,
-// so that no crowd of reports holds a heartbeat back.
-func (l *life) flush(stream session.NodeStream) error {
+// flush sends one message of reports that are due, one of what is said of events, and the list if it was asked for. It
+// leaves the rest for the next time, so that no crowd of reports holds a heartbeat back, and returns when that is at the
+// latest.
+func (l *life) flush(stream session.NodeStream) (wait time.Duration, err error) {
 	if l.gate.State().State == fence.Fenced {
-		return fence.ErrFenced // nothing more is said under this incarnation
+		return 0, fence.ErrFenced // nothing more is said under this incarnation
 	}
+	if err := l.flushReports(stream); err != nil {
+		return 0, err
+	}
+	wait, err = l.flushBarriers(stream)
+	if err != nil {
+		return 0, err
+	}
+	return wait, l.flushList(stream)
+}
+
+func (l *life) flushReports(stream session.NodeStream) error {
 	l.mu.Lock()
 	reports := l.book.due(l.node.elapsed(), l.node.cfg.Limits.ReportRepeat, maxReports)
 	l.mu.Unlock()
@@ -212,6 +237,28 @@ func (l *life) flush(stream session.NodeStream) error {
 		}
 		signal(l.wake)
 	}
+	return nil
+}
+
+func (l *life) flushBarriers(stream session.NodeStream) (wait time.Duration, err error) {
+	now := l.node.elapsed()
+	l.mu.Lock()
+	m, more := l.roll.due(now, l.node.cfg.Limits.ReportRepeat, l.book)
+	wait = min(l.beat, max(l.roll.next-now, time.Millisecond))
+	l.mu.Unlock()
+	if m == nil {
+		return wait, nil
+	}
+	if err := stream.Send(session.FromNode{Barrier: m}); err != nil {
+		return 0, fmt.Errorf("send %d reports of events: %w", len(m.Reports), err)
+	}
+	if more {
+		signal(l.wake)
+	}
+	return wait, nil
+}
+
+func (l *life) flushList(stream session.NodeStream) error {
 	l.mu.Lock()
 	asked := l.asked
 	l.asked = false

@@ -31,6 +31,11 @@ func (w *worker) work(hard, soft context.Context) *ending {
 				return end
 			}
 		}
+		if w.event != nil && w.feed == from {
+			if end := w.stand(hard, soft); end != nil {
+				return end
+			}
+		}
 		if last != nil && w.feed == from { // else the source is being read again
 			if end := w.sourceEnded(soft, last); end != nil {
 				return end
@@ -39,18 +44,28 @@ func (w *worker) work(hard, soft context.Context) *ending {
 	}
 }
 
-// gather reads until a batch is complete: enough rows, the delay over since its first transaction, or the source at its
-// end or in error, which it returns. What was pending before counts as complete.
+// gather reads until a batch is complete: enough rows, an event, the delay over since its first transaction, or the
+// source at its end or in error, which it returns.
 func (w *worker) gather(soft context.Context) (end *ending, last error) {
-	limits := &w.life.node.cfg.Limits
-	if len(w.pending) > 0 {
-		return nil, nil
-	}
 	var (
 		timer clock.Timer
 		full  <-chan time.Time
+		rows  bool // the delay is that of rows
 	)
-	for w.rows < limits.BatchRows {
+	for {
+		if w.takeHeld(); w.event != nil || w.rows >= w.life.node.cfg.Limits.BatchRows {
+			return nil, nil
+		}
+		switch {
+		case len(w.pending) == 0:
+		case timer == nil:
+			timer = w.life.node.cfg.Timers.NewTimer(w.delay())
+			defer timer.Stop()
+			full, rows = timer.C(), w.rows > 0
+		case !rows && w.rows > 0:
+			timer.Reset(w.delay())
+			rows = true
+		}
 		select {
 		case <-soft.Done():
 			return stopped(), nil
@@ -58,21 +73,20 @@ func (w *worker) gather(soft context.Context) (end *ending, last error) {
 			if d.err != nil {
 				return nil, d.err
 			}
-			hadRows := w.rows > 0
 			w.take(d.tx)
-			switch {
-			case timer == nil:
-				timer = w.life.node.cfg.Timers.NewTimer(w.delay())
-				defer timer.Stop()
-				full = timer.C()
-			case !hadRows && w.rows > 0:
-				timer.Reset(w.delay())
-			}
 		case <-full:
 			return nil, nil
 		}
 	}
-	return nil, nil
+}
+
+// takeHeld goes on with what was read beyond an event that is passed.
+func (w *worker) takeHeld() {
+	for w.held != nil && w.event == nil {
+		tx := *w.held
+		w.held = nil
+		w.take(tx)
+	}
 }
 
 // delay is how long what is pending may wait for more.
@@ -83,9 +97,13 @@ func (w *worker) delay() time.Duration {
 	return w.life.node.cfg.Limits.ProgressDelay
 }
 
-// take adds a transaction, unless it is downstream already.
+// take adds a transaction, unless an event comes first or it is downstream already.
 func (w *worker) take(tx Transaction) {
-	if !w.status().Position.Less(tx.Position) {
+	if w.meet(&tx) {
+		return
+	}
+	if !w.sunk.Less(tx.Position) {
+		w.walked(tx.Position)
 		return
 	}
 	w.pending = append(w.pending, tx)
@@ -109,13 +127,13 @@ func (w *worker) write(hard, soft context.Context) *ending {
 			return stopped()
 		}
 		batch := w.batch()
-		res, err := w.call(hard, SinkCall{Kind: CallWrite, Resume: batch.Resume, Rows: len(batch.Changes)},
+		c := w.call(hard, SinkCall{Kind: CallWrite, Resume: batch.Resume, Rows: len(batch.Changes)},
 			func(ctx context.Context, a *attempt) error { return w.writer.Write(ctx, batch, a.allow) })
-		if res == resultDone {
+		if c.result == resultDone {
 			w.written(batch)
 			continue
 		}
-		if end := w.after(soft, CallWrite, res, err); end != nil {
+		if end := w.after(soft, CallWrite, c); end != nil {
 			return end
 		}
 	}
@@ -138,9 +156,9 @@ func (w *worker) written(b Batch) {
 			committed = tx.CommitTimeMS
 		}
 	}
-	w.pending, w.rows, w.failures = nil, 0, 0
+	w.pending, w.rows, w.failures, w.sunk = nil, 0, 0, b.Resume
 	w.note(func(s *WorkerStatus) {
-		s.Position, s.Positioned, s.LastError, s.Idle = b.Resume, true, "", false
+		s.Position, s.LastError, s.Idle = b.Resume, "", false
 		s.Rows += uint64(len(b.Changes))
 		if committed > 0 {
 			s.LagMS = max(0, w.life.node.cfg.Wall()-committed)
@@ -151,24 +169,31 @@ func (w *worker) written(b Batch) {
 // resumeAt takes over from where the sink says it stands: what is pending and downstream already is dropped; if the sink
 // has less than was written, as after its restore from a backup, the source is read again from there.
 func (w *worker) resumeAt(soft context.Context, resume fsm.Position) *ending {
-	s := w.status()
-	lost := s.Positioned && resume.Less(s.Position)
-	w.note(func(s *WorkerStatus) { s.Position, s.Positioned = resume, true })
-	if lost && w.feed != nil {
-		w.log.Warn("the sink has less than was written; reading again", "sink has", resume.String(), "written", s.Position.String())
+	before := w.position()
+	if w.sunk.Less(before) {
+		before = w.sunk // an event has been passed, and the sink does not know of it yet
+	}
+	w.sunk = resume
+	if w.feed != nil && resume.Less(before) {
+		w.log.Warn("the sink has less than was written; reading again", "sink has", resume.String(), "written", before.String())
+		w.note(func(s *WorkerStatus) { s.Position = resume })
 		w.feed.close()
-		w.feed, w.pending, w.rows = nil, nil, 0
+		w.feed, w.pending, w.rows, w.held, w.event = nil, nil, 0, nil, nil
 		return w.openSource(soft, soft)
 	}
 	kept := w.pending[:0]
 	w.rows = 0
+	at := w.position()
 	for _, tx := range w.pending {
 		if resume.Less(tx.Position) {
 			kept = append(kept, tx)
 			w.rows += len(tx.Changes)
+		} else {
+			at = at.Max(tx.Position)
 		}
 	}
 	w.pending = kept
+	w.note(func(s *WorkerStatus) { s.Position, s.Positioned = at, true })
 	return nil
 }
 

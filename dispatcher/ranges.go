@@ -15,6 +15,14 @@ type sinkTable struct {
 	table TableName
 }
 
+// sinkTableOf is what a placement writes. The events of a changefeed are no table, and have a range of their own.
+func sinkTableOf(work *fsm.Work) sinkTable {
+	if work.Trigger {
+		return sinkTable{work.Sink, TableName{Name: "events of " + work.Changefeed}}
+	}
+	return sinkTable{work.Sink, TableName{work.Schema, work.Table}}
+}
+
 // ranges holds the key ranges that dispatchers of this process may still write, across incarnations: from the order to
 // the return of the closer. Two of them never overlap, so a range is not started while an older owner of any part of it
 // has not returned.

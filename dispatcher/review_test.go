@@ -179,7 +179,7 @@ func (m *orderModel) hear(msg session.FromLeader) {
 	for _, o := range msg.Orders.Orders {
 		p := session.Pair{Dispatcher: o.Dispatcher, Epoch: o.Epoch}
 		if o.Kind == fsm.OrderStart {
-			if m.book.start(p) {
+			if m.book.start(p, &fsm.Work{}) {
 				m.runs[p] = true
 			}
 		} else if m.book.stop(p) {

@@ -37,8 +37,11 @@ type WorkerStatus struct {
 	Changefeed string
 	Table      TableName
 	Span       fsm.Span
-	Phase      WorkerPhase
-	// Position is what is known to be downstream; Positioned says that the sink has told.
+	// Trigger: it reads the changefeed's events; Table is empty.
+	Trigger bool
+	Phase   WorkerPhase
+	// Position is up to where everything is known to be downstream and every event passed; Positioned says that the sink
+	// has told.
 	Position   fsm.Position
 	Positioned bool
 	// LagMS is how far the newest written commit lay behind the wall clock when it was written; -1 if unknown.
@@ -46,8 +49,14 @@ type WorkerStatus struct {
 	Rows  uint64
 	// Idle: the source's end has been reached and everything is written.
 	Idle bool
-	// LastError is the newest error of the sink since the last success.
+	// LastError is the newest error of the sink since the last success, or why what it says of an event is not taken.
 	LastError string
+	// Standing says how it stands at an event, which has the key Event, the words Statement (none for a sync point), and
+	// the newest permission to write it; zero for a dispatcher that moves.
+	Standing   StandState
+	Event      fsm.BarrierKey
+	Statement  string
+	Permission uint64
 }
 
 // SessionStatus is how the session with the leader stands.
@@ -60,8 +69,8 @@ type SessionStatus struct {
 // Counters count since the start of the process.
 type Counters struct {
 	Sessions, Heartbeats, OrdersRefused uint64
-	// Claims and Writes are calls to sinks; Rows are those of accepted writes.
-	Claims, Writes, Rows uint64
+	// Claims, Writes and Events are calls to sinks; Rows are those of accepted writes.
+	Claims, Writes, Events, Rows uint64
 	// Refused calls met a closed gate, Fenced ones a newer token at the sink, Unknown ones may have taken effect, Failed
 	// ones did not.
 	Refused, Fenced, Unknown, Failed uint64
@@ -96,7 +105,21 @@ func (n *Node) Status() Status {
 	defer l.mu.Unlock()
 	s.Session = l.session
 	for _, w := range l.sorted() {
-		s.Dispatchers = append(s.Dispatchers, w.status())
+		s.Dispatchers = append(s.Dispatchers, l.standingOf(w))
+	}
+	return s
+}
+
+// standingOf is a dispatcher's status with what it waits for. It needs l.mu.
+func (l *life) standingOf(w *worker) WorkerStatus {
+	s := w.status()
+	st := l.roll.stands[w.pair]
+	if st == nil {
+		return s
+	}
+	s.Standing, s.Event, s.Statement, s.Permission = st.state, st.key, st.spec.Statement, st.permission.number
+	if st.trouble != 0 {
+		s.LastError = troubleText(st)
 	}
 	return s
 }

@@ -42,7 +42,11 @@ type worker struct {
 
 	// Of the working goroutine alone.
 	feed     *feed
-	pending  []Transaction  // read and not known to be downstream
+	pending  []Transaction  // read and not known to be downstream; nothing beyond the stop
+	held     *Transaction   // read, and beyond the stop
+	event    *stop          // an event that has been read up to and not passed
+	sunk     fsm.Position   // what the sink has
+	met      fsm.Position   // the ordered start, or the newest event that was passed: none up to it is met again
 	rows     int            // in pending
 	claimed  uint64         // claims made, the number of the newest
 	opening  uint64         // of the gate at the newest claim; 0: claim before writing
@@ -66,8 +70,10 @@ func newWorker(l *life, p session.Pair, o fsm.Order) *worker {
 		closed: make(chan struct{}), idle: make(chan struct{}), gone: make(chan struct{}),
 		told: WorkerStatus{
 			Dispatcher: p.Dispatcher, Epoch: p.Epoch, Changefeed: o.Work.Changefeed,
-			Table: TableName{o.Work.Schema, o.Work.Table}, Span: o.Work.Span, Phase: PhaseStarting, LagMS: -1,
+			Table: TableName{o.Work.Schema, o.Work.Table}, Span: o.Work.Span, Trigger: o.Work.Trigger,
+			Phase: PhaseStarting, Position: o.Work.Start, LagMS: -1,
 		},
+		met: o.Work.Start,
 	}
 	if !o.Work.SinkFenced {
 		w.margin = time.Duration(o.Work.SinkMaxWriteMS) * time.Millisecond
@@ -80,18 +86,18 @@ func newWorker(l *life, p session.Pair, o fsm.Order) *worker {
 	return w
 }
 
-func (w *worker) table() sinkTable {
-	return sinkTable{w.order.Work.Sink, TableName{w.order.Work.Schema, w.order.Work.Table}}
-}
+func (w *worker) table() sinkTable { return sinkTableOf(&w.order.Work) }
 
 // ending is how a placement ends. A stop that was ordered has no reason.
 type ending struct {
 	reason, detail string
+	// fatal: placing the dispatcher anew does not help.
+	fatal bool
 }
 
 func stopped() *ending { return &ending{} }
 
-func failed(reason, detail string) *ending { return &ending{reason, detail} }
+func failed(reason, detail string) *ending { return &ending{reason: reason, detail: detail} }
 
 // run is the life of the placement. What it reports is the proof that nothing can write under the epoch any more.
 func (w *worker) run() {
@@ -115,6 +121,7 @@ func (w *worker) run() {
 	} else {
 		w.log.Debug("dispatcher stopped")
 	}
+	w.life.lastWord(w.pair)
 	w.life.gone(w, w.report(end))
 }
 
@@ -236,7 +243,7 @@ func (w *worker) awaitEffect(ctx context.Context) error {
 func (w *worker) report(end *ending) fsm.PlacementReport {
 	r := fsm.PlacementReport{
 		PlacementPosition: fsm.PlacementPosition{Dispatcher: w.pair.Dispatcher, Epoch: w.pair.Epoch},
-		What:              fsm.ReportStopped, Reason: end.reason, Detail: shorten(end.detail),
+		What:              fsm.ReportStopped, Reason: end.reason, Detail: shorten(end.detail), Fatal: end.fatal,
 	}
 	if !w.ran && end.reason != "" {
 		r.What = fsm.ReportStartFailed

@@ -17,7 +17,7 @@ import (
 // CLOCK_BOOTTIME in nanoseconds, one clock for every process of a machine. A line of kind "attempt" is written before
 // the call that it names, so that a process which dies inside the call has said so.
 type LedgerLine struct {
-	// Event is "gate", "attempt" or "outcome".
+	// Event is "gate", "attempt", "outcome" or "barrier".
 	Event string `json:"event"`
 	// At is when the line was written.
 	At          int64  `json:"at"`
@@ -33,7 +33,7 @@ type LedgerLine struct {
 	NoticedAt int64  `json:"noticed_at,omitempty"`
 	Deadline  int64  `json:"deadline,omitempty"`
 
-	// The rest is about calls. Call is "claim" or "write"; the token is (Epoch, Claim) over the keys [From, To) of Table at
+	// The rest is about calls. Call is "claim", "write" or "event"; the token is (Epoch, Claim) over the keys [From, To) of Table at
 	// Sink, keys in hexadecimal, an empty To meaning no end.
 	Call       string `json:"call,omitempty"`
 	Dispatcher uint64 `json:"dispatcher,omitempty"`
@@ -54,6 +54,16 @@ type LedgerLine struct {
 	Resume  string `json:"resume,omitempty"`
 	Rows    int    `json:"rows,omitempty"`
 	Error   string `json:"error,omitempty"`
+
+	// Of calls of kind "event", and of lines "barrier": the event (Run, Key) of a changefeed, and the number of the
+	// permission to write it. A line "barrier" says that the dispatcher has reached the event ("waiting"), that it has
+	// been written, which Recorded says the sink knew already, or that it goes on beyond it ("passed").
+	Changefeed string `json:"changefeed,omitempty"`
+	Run        uint64 `json:"run,omitempty"`
+	Key        string `json:"key,omitempty"`
+	Permission uint64 `json:"permission,omitempty"`
+	Step       string `json:"step,omitempty"`
+	Recorded   bool   `json:"recorded,omitempty"`
 }
 
 // ledger appends lines to a file. Each line is one write, so that what was written survives the process.
@@ -138,12 +148,26 @@ func (l *ledger) Attempt(c dispatcher.SinkCall) { l.append(l.stamp(callLine("att
 // Outcome implements dispatcher.Ledger.
 func (l *ledger) Outcome(c dispatcher.SinkCall) { l.append(l.stamp(callLine("outcome", c))) }
 
+// Event implements dispatcher.Ledger.
+func (l *ledger) Event(n dispatcher.EventNote) {
+	line := l.stamp(LedgerLine{
+		Event: "barrier", Incarnation: n.Incarnation.String(), Dispatcher: uint64(n.Dispatcher), Epoch: n.Epoch.String(),
+		Changefeed: n.Changefeed, Run: n.Key.Run, Key: n.Key.At.String(), Permission: n.Permission, Step: n.Kind.String(),
+		Recorded: n.Recorded,
+	})
+	line.At = int64(n.At.Boot)
+	l.append(line)
+}
+
 func callLine(event string, c dispatcher.SinkCall) LedgerLine {
 	line := LedgerLine{
 		Event: event, Incarnation: c.Incarnation.String(), Opening: c.Opening, Call: c.Kind.String(),
 		Dispatcher: uint64(c.Dispatcher), Epoch: c.Token.Epoch.String(), Claim: c.Token.Claim, Sink: c.Sink,
 		Table: c.Table.String(), From: hex.EncodeToString([]byte(c.Span.Start)), To: hex.EncodeToString([]byte(c.Span.End)),
 		Begun: int64(c.Begun.Boot), Rows: c.Rows, Resume: c.Resume.String(),
+	}
+	if c.Kind == dispatcher.CallEvent {
+		line.Run, line.Key, line.Permission = c.Event.Run, c.Event.At.String(), c.Permission
 	}
 	if event == "attempt" {
 		return line
