@@ -16,11 +16,12 @@ package tree
 import "iter"
 
 const (
-	capacity = 32
-	// few: a node with fewer keys looks for a neighbour to join.
-	few = capacity / 4
-	// tallest is the most levels that 2^64 insertions can make: a node is split after at least half of its capacity.
-	tallest = 16
+	// capacity of inner nodes and of leaves, wideCapacity of leaves with wide rows: those are copied when they are
+	// shared, and shifted when something is inserted.
+	capacity     = 32
+	wideCapacity = 8
+	// tallest is the most levels that 2^64 insertions can make: an inner node is split after 16 at least.
+	tallest = 17
 )
 
 // owner is an identity; its address is compared.
@@ -34,11 +35,17 @@ type node[K, V any] struct {
 	kids  []*node[K, V] // inner nodes
 }
 
-// leaf and inner are nodes with the room for their slices, in one allocation.
+// leaf, wideLeaf and inner are nodes with the room for their slices, in one allocation.
 type leaf[K, V any] struct {
 	node[K, V]
+	valRoom [capacity]V // not last: Go pads what has no size there
 	keyRoom [capacity]K
-	valRoom [capacity]V
+}
+
+type wideLeaf[K, V any] struct {
+	node[K, V]
+	valRoom [wideCapacity]V
+	keyRoom [wideCapacity]K
 }
 
 type inner[K, V any] struct {
@@ -48,11 +55,16 @@ type inner[K, V any] struct {
 }
 
 func (n *node[K, V]) isLeaf() bool { return n.kids == nil }
+func (n *node[K, V]) isFull() bool { return len(n.keys) == cap(n.keys) }
+
+// isPoor: a node with so few keys looks for a neighbour to join.
+func (n *node[K, V]) isPoor() bool { return len(n.keys) < cap(n.keys)/4 || len(n.keys) == 0 }
 
 // Map maps keys to values, in the order of a comparison. It is not safe for concurrent use, but a clone and its original
 // may be used by different goroutines, and any number of goroutines may read and clone a map that is not written to.
 type Map[K, V any] struct {
 	compare func(a, b K) int
+	wide    bool
 	root    *node[K, V] // nil when empty
 	owner   *owner      // nil when all nodes may be shared
 	n       int
@@ -60,6 +72,11 @@ type Map[K, V any] struct {
 
 // New is an empty map in the order of compare, which returns less than 0, 0 or more than 0 as cmp.Compare does.
 func New[K, V any](compare func(a, b K) int) Map[K, V] { return Map[K, V]{compare: compare} }
+
+// NewWide is New for values of hundreds of bytes.
+func NewWide[K, V any](compare func(a, b K) int) Map[K, V] {
+	return Map[K, V]{compare: compare, wide: true}
+}
 
 // Len is the number of keys.
 func (m *Map[K, V]) Len() int { return m.n }
@@ -178,6 +195,11 @@ func (m *Map[K, V]) prepare() {
 }
 
 func (m *Map[K, V]) newLeaf() *node[K, V] {
+	if m.wide {
+		l := &wideLeaf[K, V]{}
+		l.owner, l.keys, l.vals = m.owner, l.keyRoom[:0], l.valRoom[:0]
+		return &l.node
+	}
 	l := &leaf[K, V]{}
 	l.owner, l.keys, l.vals = m.owner, l.keyRoom[:0], l.valRoom[:0]
 	return &l.node
@@ -233,16 +255,16 @@ func (n *node[K, V]) cut(at int) {
 // nothing, since keys that come in order would leave every node half empty.
 func (m *Map[K, V]) split(n *node[K, V], at int) (right *node[K, V]) {
 	right = m.like(n)
-	if at < capacity {
-		right.take(n, capacity/2)
-		n.cut(capacity / 2)
+	if half := cap(n.keys) / 2; at < cap(n.keys) {
+		right.take(n, half)
+		n.cut(half)
 	}
 	return right
 }
 
 // insert puts a value into a leaf and returns the new right neighbour if the leaf had to be split.
 func (m *Map[K, V]) insert(n *node[K, V], at int, k K, v V) (right *node[K, V]) {
-	if len(n.keys) == capacity {
+	if n.isFull() {
 		right = m.split(n, at)
 		if at > len(n.keys) || len(right.keys) == 0 {
 			n, at = right, at-len(n.keys)
@@ -254,7 +276,7 @@ func (m *Map[K, V]) insert(n *node[K, V], at int, k K, v V) (right *node[K, V]) 
 
 // adopt puts a kid into an inner node and returns the new right neighbour if the node had to be split.
 func (m *Map[K, V]) adopt(n *node[K, V], at int, kid *node[K, V]) (right *node[K, V]) {
-	if len(n.keys) == capacity {
+	if n.isFull() {
 		right = m.split(n, at)
 		if at > len(n.keys) || len(right.keys) == 0 {
 			n, at = right, at-len(n.keys)
@@ -290,7 +312,7 @@ func (m *Map[K, V]) Delete(k K) (old V, had bool) {
 	old = n.vals[at]
 	n.remove(at)
 	m.n--
-	for depth--; depth >= 0 && len(n.keys) < few; depth-- {
+	for depth--; depth >= 0 && n.isPoor(); depth-- {
 		n = way[depth].node
 		m.join(n, way[depth].at)
 	}
@@ -313,7 +335,7 @@ func (n *node[K, V]) remove(at int) {
 func (m *Map[K, V]) join(n *node[K, V], at int) {
 	kid := n.kids[at]
 	fits := func(other int) bool {
-		return other >= 0 && other < len(n.kids) && len(n.kids[other].keys)+len(kid.keys) <= capacity
+		return other >= 0 && other < len(n.kids) && len(n.kids[other].keys)+len(kid.keys) <= cap(kid.keys)
 	}
 	switch {
 	case len(kid.keys) == 0:

@@ -22,7 +22,7 @@ func check(t require.TestingT, m *Map[int, string]) {
 	var walk func(nd *node[int, string], low, high *int) (height int)
 	walk = func(nd *node[int, string], low, high *int) int {
 		require.NotEmpty(t, nd.keys)
-		require.LessOrEqual(t, len(nd.keys), capacity)
+		require.LessOrEqual(t, len(nd.keys), cap(nd.keys))
 		for i, k := range nd.keys {
 			require.False(t, low != nil && k < *low, "key %d is below its bound", k)
 			require.False(t, high != nil && k >= *high, "key %d reaches its neighbour's bound", k)
@@ -110,7 +110,8 @@ type version struct {
 func TestAgainstAMap(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		room := rapid.SampledFrom([]int{20, 300, 2_000}).Draw(rt, "keys")
-		versions := []version{{New[int, string](cmp.Compare[int]), map[int]string{}}}
+		newMap := rapid.SampledFrom([]func(func(int, int) int) Map[int, string]{New[int, string], NewWide[int, string]}).Draw(rt, "map")
+		versions := []version{{newMap(cmp.Compare[int]), map[int]string{}}}
 		pick := func() *version { return &versions[rapid.IntRange(0, len(versions)-1).Draw(rt, "version")] }
 		write := func(v *version, k int, remove bool) {
 			want, had := v.want[k]
