@@ -21,5 +21,6 @@
 //     after they were asked for.
 //   - The time noted for a log entry is a reading taken after the entry was received and before it is stored; an index
 //     that is stored again gets a new time.
+//   - An earlier state is rebuilt from a snapshot and the log, in a copy of its own; the live state is never used for it.
 //   - Every wait is bounded, by the caller's context and by a limit of this package.
 package raftnode

@@ -28,6 +28,9 @@ type Node struct {
 	guard     *diskGuard
 	release   func() error // closes the stores
 
+	archive    archive       // earlier states
+	rebuilding chan struct{} // has room for whoever rebuilds one
+
 	proposer *proposer
 	gate     *readGate
 	lead     *leadership
@@ -126,6 +129,7 @@ func start(cfg Config, known *registry, parts Parts) (*Node, error) {
 	n := &Node{
 		cfg: cfg, log: cfg.Logger, known: known, latch: newFaultLatch(), learnt: make(chan string, 1),
 		stopping: make(chan struct{}), finished: make(chan struct{}), release: func() error { return nil },
+		archive: archive{logs: parts.Logs, snaps: parts.Snapshots}, rebuilding: make(chan struct{}, 1),
 	}
 	guard := &diskGuard{latch: n.latch, clock: cfg.Clock, timers: cfg.Timers, deadline: cfg.StoreDeadline}
 	store := &logStore{LogStore: parts.Logs, guard: guard, clock: cfg.Clock, appends: cfg.Appends, faults: cfg.Faults}
