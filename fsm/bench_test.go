@@ -50,7 +50,6 @@ func BenchmarkMove(b *testing.B) {
 			runtime.GC()
 			runtime.ReadMemStats(&before)
 			s, index := bigState(b, n)
-			s.finished.tree.Clear(false)
 			runtime.GC()
 			runtime.ReadMemStats(&after)
 			b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(n), "heapB/dispatcher")

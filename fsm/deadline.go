@@ -8,7 +8,7 @@ const stuckAtOnce = 256
 
 func (s *State) markStuck(x entryContext) {
 	for range stuckAtOnce {
-		next, ok := s.due.tree.Min()
+		next, ok := s.due.least()
 		if !ok || next.a > s.meta.TimeMS {
 			break
 		}

@@ -95,7 +95,7 @@ func (d *data) heldRange(row Dispatcher) heldRange {
 func (d *data) indexPlacement(row Dispatcher) {
 	id, inc, feed := uint64(row.ID), uint64(row.Incarnation), d.feedOf(row)
 	if !row.HasRun {
-		d.quiet.tree.ReplaceOrInsert(quietKey{feed, row.Position, row.ID})
+		d.quiet.add(quietKey{feed, row.Position, row.ID})
 	}
 	if row.Phase == Absent {
 		d.absent.add(feed, id)
@@ -114,7 +114,7 @@ func (d *data) indexPlacement(row Dispatcher) {
 func (d *data) unindexPlacement(row Dispatcher) {
 	id, inc, feed := uint64(row.ID), uint64(row.Incarnation), d.feedOf(row)
 	if !row.HasRun {
-		d.quiet.tree.Delete(quietKey{feed, row.Position, row.ID})
+		d.quiet.del(quietKey{feed, row.Position, row.ID})
 	}
 	if row.Phase == Absent {
 		d.absent.del(feed, id)
@@ -249,7 +249,8 @@ func (s *State) setFinished(op Operator) {
 	if s.finished.len() <= int(s.meta.Policy.KeepOperators) {
 		return
 	}
-	if oldest, ok := s.ended.tree.DeleteMin(); ok {
+	if oldest, ok := s.ended.least(); ok {
+		s.ended.del(oldest.a, oldest.b)
 		s.finished.drop(&s.hash, Operator{ID: OpID(oldest.b)})
 	}
 }

@@ -3,9 +3,10 @@ package fsm
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
-	"github.com/google/btree"
+	"github.com/weir-project/weir/fsm/internal/tree"
 )
 
 // ErrInvariant is what every violation wraps.
@@ -116,7 +117,7 @@ func (d *data) checkSpans() error {
 	var last Dispatcher
 	var err error
 	seen := 0
-	d.spans.tree.Ascend(func(k spanKey) bool {
+	for k := range d.spans.tree.All() {
 		row, ok := d.Dispatcher(k.id)
 		_, known := d.Table(k.table)
 		switch {
@@ -127,11 +128,13 @@ func (d *data) checkSpans() error {
 		case seen > 0 && last.Table == row.Table && last.Span.Overlaps(row.Span):
 			err = violated(rule, "dispatchers %d %s and %d %s", last.ID, last.Span, row.ID, row.Span)
 		}
+		if err != nil {
+			return err
+		}
 		seen++
 		last = row
-		return err == nil
-	})
-	if err == nil && seen != d.DispatcherCount() {
+	}
+	if seen != d.DispatcherCount() {
 		err = violated(rule, "%d dispatchers, %d in the span index", d.DispatcherCount(), seen)
 	}
 	return err
@@ -247,26 +250,19 @@ func compareIndexes(have, want *derived) error {
 	)
 }
 
-func same[T comparable](index string, have, want *btree.BTreeG[T]) error {
+func same[K, V comparable](index string, have, want tree.Map[K, V]) error {
 	const rule = "indexes equal a recomputation"
 	if have.Len() != want.Len() {
 		return violated(rule, "%s: %d entries, should be %d", index, have.Len(), want.Len())
 	}
-	var expect []T
-	want.Ascend(func(x T) bool {
-		expect = append(expect, x)
-		return true
-	})
-	var err error
-	i := 0
-	have.Ascend(func(x T) bool {
-		if x != expect[i] {
-			err = violated(rule, "%s: %+v, should be %+v", index, x, expect[i])
+	next, stop := iter.Pull2(want.All())
+	defer stop()
+	for k, v := range have.All() {
+		if wantK, wantV, _ := next(); k != wantK || v != wantV {
+			return violated(rule, "%s: %+v %+v, should be %+v %+v", index, k, v, wantK, wantV)
 		}
-		i++
-		return err == nil
-	})
-	return err
+	}
+	return nil
 }
 
 // checkHash: the incremental hash equals the sum over all rows.

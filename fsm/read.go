@@ -185,17 +185,19 @@ func (d *data) OperatorCount() int { return d.operators.len() }
 // FinishedOperators yields the remembered finished operators, those that ended last first.
 func (d *data) FinishedOperators() iter.Seq[Operator] {
 	return func(yield func(Operator) bool) {
-		d.ended.tree.Descend(func(p pair) bool {
+		for p := range d.ended.tree.Backward() {
 			op, _ := d.finished.get(Operator{ID: OpID(p.b)})
-			return yield(op)
-		})
+			if !yield(op) {
+				return
+			}
+		}
 	}
 }
 
 // History yields a dispatcher's remembered ended placements, oldest first; also those of a dispatcher that is gone.
 func (d *data) History(id DispatcherID) iter.Seq[PlacementRecord] {
 	return func(yield func(PlacementRecord) bool) {
-		d.history.tree.AscendGreaterOrEqual(PlacementRecord{Dispatcher: id}, func(r PlacementRecord) bool {
+		d.history.from(PlacementRecord{Dispatcher: id})(func(r PlacementRecord) bool {
 			return r.Dispatcher == id && yield(r)
 		})
 	}
@@ -216,7 +218,7 @@ func (d *data) Barriers(feed ChangefeedID) iter.Seq[Barrier] {
 		if d.barriers.len() == 0 {
 			return
 		}
-		d.barriers.tree.AscendGreaterOrEqual(Barrier{Key: BarrierKey{Changefeed: feed}}, func(b Barrier) bool {
+		d.barriers.from(Barrier{Key: BarrierKey{Changefeed: feed}})(func(b Barrier) bool {
 			return b.Key.Changefeed == feed && yield(b)
 		})
 	}
@@ -231,10 +233,12 @@ func (d *data) BarrierRecord(key BarrierKey) (Barrier, bool) { return d.records.
 // BarrierRecords yields the remembered ended barriers, those that ended last first.
 func (d *data) BarrierRecords() iter.Seq[Barrier] {
 	return func(yield func(Barrier) bool) {
-		d.over.tree.Descend(func(b binding[uint64, BarrierKey]) bool {
-			r, _ := d.records.get(Barrier{Key: b.value})
-			return yield(r)
-		})
+		for _, key := range d.over.tree.Backward() {
+			r, _ := d.records.get(Barrier{Key: key})
+			if !yield(r) {
+				return
+			}
+		}
 	}
 }
 

@@ -22,7 +22,7 @@ func (v *View) Rows() iter.Seq2[Section, []byte] {
 	}
 }
 
-func emit[R any](t *rowset[R], yield func(Section, []byte) bool) bool {
+func emit[K, R any](t *rowset[K, R], yield func(Section, []byte) bool) bool {
 	var c wire.Coder
 	for row := range t.all() {
 		c.Reset()
@@ -106,7 +106,7 @@ func (b *Builder) add(section Section, c *wire.Coder) error {
 	}
 }
 
-func read[R any](s *State, t *rowset[R], c *wire.Coder, index func(R)) error {
+func read[K, R any](s *State, t *rowset[K, R], c *wire.Coder, index func(R)) error {
 	var row R
 	t.code(&row, c)
 	if err := c.Finish(); err != nil {

@@ -24,17 +24,17 @@ type data struct {
 	hash hasher
 
 	// Rows: what snapshots hold and the hash covers.
-	servers     rowset[Server]
-	nodes       rowset[Node]
-	changefeeds rowset[Changefeed]
-	tables      rowset[Table]
+	servers     rowset[ServerID, Server]
+	nodes       rowset[NodeName, Node]
+	changefeeds rowset[ChangefeedID, Changefeed]
+	tables      rowset[TableID, Table]
 	dispatchers dispatcherSet
-	operators   rowset[Operator] // running: exactly those in slots
-	finished    rowset[Operator]
-	requests    rowset[Request]
-	history     rowset[PlacementRecord]
-	barriers    rowset[Barrier] // open
-	records     rowset[Barrier] // ended
+	operators   rowset[OpID, Operator] // running: exactly those in slots
+	finished    rowset[OpID, Operator]
+	requests    rowset[RequestID, Request]
+	history     rowset[recordKey, PlacementRecord]
+	barriers    rowset[BarrierKey, Barrier] // open
+	records     rowset[BarrierKey, Barrier] // ended
 
 	derived
 }
@@ -80,8 +80,8 @@ type recordKey struct {
 	epoch      Epoch
 }
 
-func lessRecord(a, b PlacementRecord) bool {
-	return cmp.Or(cmp.Compare(a.Dispatcher, b.Dispatcher), cmp.Compare(a.Epoch, b.Epoch)) < 0
+func compareRecords(x, y recordKey) int {
+	return cmp.Or(cmp.Compare(x.dispatcher, y.dispatcher), cmp.Compare(x.epoch, y.epoch))
 }
 
 // New is the state before the first entry.
@@ -94,17 +94,17 @@ func New() *State {
 
 func newData() data {
 	return data{
-		servers:     newRowset(SectionServers, func(a, b Server) bool { return a.ID < b.ID }, (*Server).code),
-		nodes:       newRowset(SectionNodes, func(a, b Node) bool { return a.Name < b.Name }, (*Node).code),
-		changefeeds: newRowset(SectionChangefeeds, func(a, b Changefeed) bool { return a.ID < b.ID }, (*Changefeed).code),
-		tables:      newRowset(SectionTables, func(a, b Table) bool { return a.ID < b.ID }, (*Table).code),
+		servers:     newRowset(SectionServers, cmp.Compare[ServerID], func(r Server) ServerID { return r.ID }, (*Server).code),
+		nodes:       newRowset(SectionNodes, cmp.Compare[NodeName], func(r Node) NodeName { return r.Name }, (*Node).code),
+		changefeeds: newRowset(SectionChangefeeds, cmp.Compare[ChangefeedID], func(r Changefeed) ChangefeedID { return r.ID }, (*Changefeed).code),
+		tables:      newRowset(SectionTables, cmp.Compare[TableID], func(r Table) TableID { return r.ID }, (*Table).code),
 		dispatchers: dispatcherSet{scratch: new(Dispatcher)},
-		operators:   newRowset(SectionOperators, func(a, b Operator) bool { return a.ID < b.ID }, (*Operator).code),
-		finished:    newRowset(SectionFinished, func(a, b Operator) bool { return a.ID < b.ID }, (*Operator).code),
-		requests:    newRowset(SectionRequests, func(a, b Request) bool { return a.ID < b.ID }, (*Request).code),
-		history:     newRowset(SectionHistory, lessRecord, (*PlacementRecord).code),
-		barriers:    newRowset(SectionBarriers, lessBarrier, (*Barrier).code),
-		records:     newRowset(SectionBarrierRecords, lessBarrier, (*Barrier).code),
+		operators:   newRowset(SectionOperators, cmp.Compare[OpID], func(r Operator) OpID { return r.ID }, (*Operator).code),
+		finished:    newRowset(SectionFinished, cmp.Compare[OpID], func(r Operator) OpID { return r.ID }, (*Operator).code),
+		requests:    newRowset(SectionRequests, cmp.Compare[RequestID], func(r Request) RequestID { return r.ID }, (*Request).code),
+		history:     newRowset(SectionHistory, compareRecords, func(r PlacementRecord) recordKey { return recordKey{r.Dispatcher, r.Epoch} }, (*PlacementRecord).code),
+		barriers:    newRowset(SectionBarriers, compareKeys, func(r Barrier) BarrierKey { return r.Key }, (*Barrier).code),
+		records:     newRowset(SectionBarrierRecords, compareKeys, func(r Barrier) BarrierKey { return r.Key }, (*Barrier).code),
 		derived:     newDerived(),
 	}
 }
@@ -142,8 +142,6 @@ func (d *derived) cloneDerived() derived {
 		crews: d.crews.clone(), quiet: d.quiet.clone(), waiting: d.waiting.clone(), tallies: d.tallies.clone(), due: d.due.clone(),
 	}
 }
-
-func lessBarrier(a, b Barrier) bool { return compareKeys(a.Key, b.Key) < 0 }
 
 // ownScratch gives a copy buffers of its own.
 func (d *data) ownScratch() {

@@ -4,8 +4,7 @@ import (
 	"cmp"
 	"iter"
 
-	"github.com/google/btree"
-
+	"github.com/weir-project/weir/fsm/internal/tree"
 	"github.com/weir-project/weir/fsm/internal/trie"
 	"github.com/weir-project/weir/fsm/internal/wire"
 )
@@ -39,36 +38,39 @@ func (s Section) String() string {
 	}, s)
 }
 
-// degree of the B-trees: up to 31 rows a node.
-const degree = 16
-
 // rowset is one kind of row, ordered by its key. Writing keeps the state hash.
-type rowset[R any] struct {
+type rowset[K, R any] struct {
 	section Section
-	tree    *btree.BTreeG[R]
+	tree    tree.Map[K, R]
+	key     func(R) K
 	code    func(*R, *wire.Coder)
 	scratch *R // keeps rows off the heap while they are encoded
 }
 
-func newRowset[R any](section Section, less func(a, b R) bool, code func(*R, *wire.Coder)) rowset[R] {
-	return rowset[R]{section: section, tree: btree.NewG(degree, less), code: code, scratch: new(R)}
+func newRowset[K, R any](section Section, compare func(a, b K) int, key func(R) K, code func(*R, *wire.Coder)) rowset[K, R] {
+	return rowset[K, R]{section: section, tree: tree.NewWide[K, R](compare), key: key, code: code, scratch: new(R)}
 }
 
-func (t *rowset[R]) clone() rowset[R] {
+func (t *rowset[K, R]) clone() rowset[K, R] {
 	c := *t
 	c.tree = t.tree.Clone()
 	return c
 }
 
-func (t *rowset[R]) get(probe R) (R, bool) { return t.tree.Get(probe) }
-func (t *rowset[R]) len() int              { return t.tree.Len() }
+func (t *rowset[K, R]) get(probe R) (R, bool) { return t.tree.Get(t.key(probe)) }
+func (t *rowset[K, R]) len() int              { return t.tree.Len() }
 
 // all yields the rows in key order; the set must not change meanwhile.
-func (t *rowset[R]) all() iter.Seq[R] {
-	return func(yield func(R) bool) { t.tree.Ascend(func(r R) bool { return yield(r) }) }
+func (t *rowset[K, R]) all() iter.Seq[R] {
+	return func(yield func(R) bool) { t.tree.All()(func(_ K, r R) bool { return yield(r) }) }
 }
 
-func (t *rowset[R]) digest(h *hasher, r R) Digest {
+// from yields the rows that are not before probe, in key order; the set must not change meanwhile.
+func (t *rowset[K, R]) from(probe R) iter.Seq[R] {
+	return func(yield func(R) bool) { t.tree.From(t.key(probe))(func(_ K, r R) bool { return yield(r) }) }
+}
+
+func (t *rowset[K, R]) digest(h *hasher, r R) Digest {
 	*t.scratch = r
 	h.coder.Reset()
 	t.code(t.scratch, &h.coder)
@@ -76,8 +78,8 @@ func (t *rowset[R]) digest(h *hasher, r R) Digest {
 }
 
 // put stores r, keeps the hash, and returns the row that it replaced.
-func (t *rowset[R]) put(h *hasher, r R) (old R, had bool) {
-	if old, had = t.tree.ReplaceOrInsert(r); had {
+func (t *rowset[K, R]) put(h *hasher, r R) (old R, had bool) {
+	if old, had = t.tree.Set(t.key(r), r); had {
 		h.sum.sub(t.digest(h, old))
 	}
 	h.sum.add(t.digest(h, r))
@@ -85,8 +87,8 @@ func (t *rowset[R]) put(h *hasher, r R) (old R, had bool) {
 }
 
 // drop removes the row with probe's key and keeps the hash.
-func (t *rowset[R]) drop(h *hasher, probe R) (old R, had bool) {
-	if old, had = t.tree.Delete(probe); had {
+func (t *rowset[K, R]) drop(h *hasher, probe R) (old R, had bool) {
+	if old, had = t.tree.Delete(t.key(probe)); had {
 		h.sum.sub(t.digest(h, old))
 	}
 	return old, had
@@ -134,66 +136,66 @@ func (t *dispatcherSet) drop(h *hasher, id DispatcherID) (old Dispatcher, had bo
 }
 
 // pairs is a derived index: an ordered set of pairs of numbers.
-type pairs struct{ tree *btree.BTreeG[pair] }
+type pairs struct{ tree tree.Map[pair, struct{}] }
 
 type pair struct{ a, b uint64 }
 
-func lessPair(x, y pair) bool { return cmp.Or(cmp.Compare(x.a, y.a), cmp.Compare(x.b, y.b)) < 0 }
+func comparePairs(x, y pair) int {
+	if x.a != y.a {
+		return cmp.Compare(x.a, y.a)
+	}
+	return cmp.Compare(x.b, y.b)
+}
 
-func newPairs() pairs            { return pairs{tree: btree.NewG(degree, lessPair)} }
+func newPairs() pairs            { return pairs{tree: tree.New[pair, struct{}](comparePairs)} }
 func (p *pairs) clone() pairs    { return pairs{tree: p.tree.Clone()} }
-func (p *pairs) add(a, b uint64) { p.tree.ReplaceOrInsert(pair{a, b}) }
+func (p *pairs) add(a, b uint64) { p.tree.Set(pair{a, b}, struct{}{}) }
 func (p *pairs) del(a, b uint64) { p.tree.Delete(pair{a, b}) }
 
 // all yields the pairs in order; the set must not change meanwhile.
 func (p *pairs) all() iter.Seq[pair] {
-	return func(yield func(pair) bool) { p.tree.Ascend(func(x pair) bool { return yield(x) }) }
+	return func(yield func(pair) bool) { p.tree.All()(func(x pair, _ struct{}) bool { return yield(x) }) }
+}
+
+// least returns the lowest pair.
+func (p *pairs) least() (x pair, ok bool) {
+	x, _, ok = p.tree.Min()
+	return x, ok
 }
 
 // some says whether a has a second number.
 func (p *pairs) some(a uint64) bool {
-	for range p.of(a) {
-		return true
-	}
-	return false
+	x, _, ok := p.tree.Ceiling(pair{a, 0})
+	return ok && x.a == a
 }
 
 // of yields the second numbers of a, ascending; the set must not change meanwhile.
 func (p *pairs) of(a uint64) iter.Seq[uint64] {
 	return func(yield func(uint64) bool) {
-		p.tree.AscendGreaterOrEqual(pair{a, 0}, func(x pair) bool { return x.a == a && yield(x.b) })
+		p.tree.From(pair{a, 0})(func(x pair, _ struct{}) bool { return x.a == a && yield(x.b) })
 	}
 }
 
 // lookup is a derived index from a key to one value.
-type lookup[K cmp.Ordered, V any] struct{ tree *btree.BTreeG[binding[K, V]] }
-
-type binding[K cmp.Ordered, V any] struct {
-	key   K
-	value V
-}
+type lookup[K cmp.Ordered, V any] struct{ tree tree.Map[K, V] }
 
 func newLookup[K cmp.Ordered, V any]() lookup[K, V] {
-	return lookup[K, V]{tree: btree.NewG(degree, func(x, y binding[K, V]) bool { return x.key < y.key })}
+	return lookup[K, V]{tree: tree.New[K, V](cmp.Compare[K])}
 }
 
 func (l *lookup[K, V]) clone() lookup[K, V] { return lookup[K, V]{tree: l.tree.Clone()} }
-func (l *lookup[K, V]) set(k K, v V)        { l.tree.ReplaceOrInsert(binding[K, V]{k, v}) }
-func (l *lookup[K, V]) del(k K)             { l.tree.Delete(binding[K, V]{key: k}) }
+func (l *lookup[K, V]) set(k K, v V)        { l.tree.Set(k, v) }
+func (l *lookup[K, V]) del(k K)             { l.tree.Delete(k) }
 
-func (l *lookup[K, V]) get(k K) (v V, ok bool) {
-	b, ok := l.tree.Get(binding[K, V]{key: k})
-	return b.value, ok
-}
+func (l *lookup[K, V]) get(k K) (v V, ok bool) { return l.tree.Get(k) }
 
 // oldest returns the binding with the lowest key.
-func (l *lookup[K, V]) oldest() (k K, v V, ok bool) {
-	b, ok := l.tree.Min()
-	return b.key, b.value, ok
-}
+func (l *lookup[K, V]) oldest() (k K, v V, ok bool) { return l.tree.Min() }
 
 // rangeIndex orders key ranges of downstream tables by table and start. Ranges of one table do not overlap.
-type rangeIndex struct{ tree *btree.BTreeG[heldRange] }
+type rangeIndex struct{ tree tree.Map[rangeKey, heldRange] }
+
+type rangeKey struct{ target, start string }
 
 type heldRange struct {
 	target string
@@ -201,39 +203,37 @@ type heldRange struct {
 	id     DispatcherID
 }
 
-func lessRange(x, y heldRange) bool {
-	return cmp.Or(cmp.Compare(x.target, y.target), cmp.Compare(x.span.Start, y.span.Start)) < 0
+func (h *heldRange) key() rangeKey { return rangeKey{h.target, h.span.Start} }
+
+func compareRanges(x, y rangeKey) int {
+	return cmp.Or(cmp.Compare(x.target, y.target), cmp.Compare(x.start, y.start))
 }
 
-func newRangeIndex() rangeIndex         { return rangeIndex{tree: btree.NewG(degree, lessRange)} }
+func newRangeIndex() rangeIndex {
+	return rangeIndex{tree: tree.New[rangeKey, heldRange](compareRanges)}
+}
 func (r *rangeIndex) clone() rangeIndex { return rangeIndex{tree: r.tree.Clone()} }
-func (r *rangeIndex) add(h heldRange)   { r.tree.ReplaceOrInsert(h) }
+func (r *rangeIndex) add(h heldRange)   { r.tree.Set(h.key(), h) }
 
 // del removes the range if it is h's.
 func (r *rangeIndex) del(h heldRange) {
-	if found, ok := r.tree.Get(h); ok && found.id == h.id {
-		r.tree.Delete(h)
+	if found, ok := r.tree.Get(h.key()); ok && found.id == h.id {
+		r.tree.Delete(h.key())
 	}
 }
 
 // overlapping returns a range of target that shares a key with span.
 func (r *rangeIndex) overlapping(target string, span Span) (id DispatcherID, ok bool) {
-	see := func(h heldRange) bool {
-		if h.target == target && h.span.Overlaps(span) {
-			id, ok = h.id, true
-		}
-		return false
+	start := rangeKey{target, span.Start}
+	if _, h, found := r.tree.Floor(start); found && h.target == target && h.span.Overlaps(span) {
+		return h.id, true
 	}
-	probe := heldRange{target: target, span: span}
-	r.tree.DescendLessOrEqual(probe, see)
-	if !ok {
-		r.tree.AscendGreaterOrEqual(probe, see)
-	}
-	return id, ok
+	_, h, found := r.tree.Ceiling(start)
+	return h.id, found && h.target == target && h.span.Overlaps(span)
 }
 
 // spanIndex orders the dispatchers of a table by the start of their spans.
-type spanIndex struct{ tree *btree.BTreeG[spanKey] }
+type spanIndex struct{ tree tree.Map[spanKey, struct{}] }
 
 type spanKey struct {
 	table TableID
@@ -241,32 +241,38 @@ type spanKey struct {
 	id    DispatcherID
 }
 
-func lessSpan(x, y spanKey) bool {
-	return cmp.Or(cmp.Compare(x.table, y.table), cmp.Compare(x.start, y.start), cmp.Compare(x.id, y.id)) < 0
+func compareSpans(x, y spanKey) int {
+	if x.table != y.table {
+		return cmp.Compare(x.table, y.table)
+	}
+	return cmp.Or(cmp.Compare(x.start, y.start), cmp.Compare(x.id, y.id))
 }
 
-func newSpanIndex() spanIndex         { return spanIndex{tree: btree.NewG(degree, lessSpan)} }
+func newSpanIndex() spanIndex         { return spanIndex{tree: tree.New[spanKey, struct{}](compareSpans)} }
 func (s *spanIndex) clone() spanIndex { return spanIndex{tree: s.tree.Clone()} }
-func (s *spanIndex) add(d Dispatcher) { s.tree.ReplaceOrInsert(spanKey{d.Table, d.Span.Start, d.ID}) }
+func (s *spanIndex) add(d Dispatcher) { s.tree.Set(spanKey{d.Table, d.Span.Start, d.ID}, struct{}{}) }
 func (s *spanIndex) del(d Dispatcher) { s.tree.Delete(spanKey{d.Table, d.Span.Start, d.ID}) }
 
 // of yields the table's dispatchers in key order; the index must not change meanwhile.
 func (s *spanIndex) of(t TableID) iter.Seq[DispatcherID] {
 	return func(yield func(DispatcherID) bool) {
-		s.tree.AscendGreaterOrEqual(spanKey{table: t}, func(k spanKey) bool { return k.table == t && yield(k.id) })
+		s.tree.From(spanKey{table: t})(func(k spanKey, _ struct{}) bool { return k.table == t && yield(k.id) })
 	}
 }
 
 // some says whether the table has a dispatcher.
 func (s *spanIndex) some(t TableID) bool {
-	for range s.of(t) {
-		return true
-	}
-	return false
+	k, _, ok := s.tree.Ceiling(spanKey{table: t})
+	return ok && k.table == t
 }
 
 // crews is a derived index: what one incarnation runs of one changefeed.
-type crews struct{ tree *btree.BTreeG[crew] }
+type crews struct{ tree tree.Map[crewKey, crew] }
+
+type crewKey struct {
+	feed ChangefeedID
+	inc  Incarnation
+}
 
 type crew struct {
 	feed ChangefeedID
@@ -276,36 +282,36 @@ type crew struct {
 	hash uint64
 }
 
-func lessCrew(x, y crew) bool {
-	return cmp.Or(cmp.Compare(x.feed, y.feed), cmp.Compare(x.inc, y.inc)) < 0
+func compareCrews(x, y crewKey) int {
+	return cmp.Or(cmp.Compare(x.feed, y.feed), cmp.Compare(x.inc, y.inc))
 }
 
-func newCrews() crews         { return crews{tree: btree.NewG(degree, lessCrew)} }
+func newCrews() crews         { return crews{tree: tree.New[crewKey, crew](compareCrews)} }
 func (c *crews) clone() crews { return crews{tree: c.tree.Clone()} }
 
 func (c *crews) get(feed ChangefeedID, inc Incarnation) crew {
-	found, _ := c.tree.Get(crew{feed: feed, inc: inc})
+	found, _ := c.tree.Get(crewKey{feed, inc})
 	found.feed, found.inc = feed, inc
 	return found
 }
 
 func (c *crews) set(x crew) {
 	if x.set == 0 {
-		c.tree.Delete(x)
+		c.tree.Delete(crewKey{x.feed, x.inc})
 		return
 	}
-	c.tree.ReplaceOrInsert(x)
+	c.tree.Set(crewKey{x.feed, x.inc}, x)
 }
 
 // of yields the crews of a changefeed by incarnation; the index must not change meanwhile.
 func (c *crews) of(feed ChangefeedID) iter.Seq[crew] {
 	return func(yield func(crew) bool) {
-		c.tree.AscendGreaterOrEqual(crew{feed: feed}, func(x crew) bool { return x.feed == feed && yield(x) })
+		c.tree.From(crewKey{feed: feed})(func(k crewKey, x crew) bool { return k.feed == feed && yield(x) })
 	}
 }
 
 // quiet is a derived index: the dispatchers of a changefeed that no node's minimum covers, by stored position.
-type quiet struct{ tree *btree.BTreeG[quietKey] }
+type quiet struct{ tree tree.Map[quietKey, struct{}] }
 
 type quietKey struct {
 	feed uint64
@@ -313,24 +319,23 @@ type quietKey struct {
 	id   DispatcherID
 }
 
-func lessQuiet(x, y quietKey) bool {
-	return cmp.Or(cmp.Compare(x.feed, y.feed), x.at.Compare(y.at), cmp.Compare(x.id, y.id)) < 0
+func compareQuiet(x, y quietKey) int {
+	return cmp.Or(cmp.Compare(x.feed, y.feed), x.at.Compare(y.at), cmp.Compare(x.id, y.id))
 }
 
-func newQuiet() quiet         { return quiet{tree: btree.NewG(degree, lessQuiet)} }
-func (q *quiet) clone() quiet { return quiet{tree: q.tree.Clone()} }
+func newQuiet() quiet           { return quiet{tree: tree.New[quietKey, struct{}](compareQuiet)} }
+func (q *quiet) add(k quietKey) { q.tree.Set(k, struct{}{}) }
+func (q *quiet) del(k quietKey) { q.tree.Delete(k) }
+func (q *quiet) clone() quiet   { return quiet{tree: q.tree.Clone()} }
 
 // first returns the dispatcher of the changefeed with the lowest stored position.
 func (q *quiet) first(feed ChangefeedID) (k quietKey, ok bool) {
-	q.tree.AscendGreaterOrEqual(quietKey{feed: uint64(feed)}, func(x quietKey) bool {
-		k, ok = x, x.feed == uint64(feed)
-		return false
-	})
-	return k, ok
+	k, _, ok = q.tree.Ceiling(quietKey{feed: uint64(feed)})
+	return k, ok && k.feed == uint64(feed)
 }
 
 // tallies is a derived index: how far the dispatchers that an open barrier concerns have come.
-type tallies struct{ tree *btree.BTreeG[tally] }
+type tallies struct{ tree tree.Map[BarrierKey, tally] }
 
 type tally struct {
 	key BarrierKey
@@ -342,16 +347,14 @@ func compareKeys(x, y BarrierKey) int {
 	return cmp.Or(cmp.Compare(x.Changefeed, y.Changefeed), cmp.Compare(x.Run, y.Run), x.At.Compare(y.At))
 }
 
-func newTallies() tallies {
-	return tallies{tree: btree.NewG(degree, func(x, y tally) bool { return compareKeys(x.key, y.key) < 0 })}
-}
+func newTallies() tallies { return tallies{tree: tree.New[BarrierKey, tally](compareKeys)} }
 
 func (t *tallies) clone() tallies   { return tallies{tree: t.tree.Clone()} }
-func (t *tallies) set(x tally)      { t.tree.ReplaceOrInsert(x) }
-func (t *tallies) del(k BarrierKey) { t.tree.Delete(tally{key: k}) }
+func (t *tallies) set(x tally)      { t.tree.Set(x.key, x) }
+func (t *tallies) del(k BarrierKey) { t.tree.Delete(k) }
 
 func (t *tallies) get(k BarrierKey) tally {
-	found, _ := t.tree.Get(tally{key: k})
+	found, _ := t.tree.Get(k)
 	found.key = k
 	return found
 }
