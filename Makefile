@@ -65,6 +65,25 @@ bench-apply: ## instructions, allocations, time and heap of the state machine at
 	command -v valgrind >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends valgrind; }
 	cd bench && go vet ./... && go test -count=1 ./apply && go run ./apply $(ARGS)
 
+# Which mutants: all, sample, or words of their ids or rules with commas between them. All of them write the table.
+MUTANTS ?= all
+
+.PHONY: mutants
+mutants: ## break the state machine's rules one at a time: a test that names the rule must fail (MUTANTS=sample: five)
+	go test ./fsm/mutants -count=1 -v -timeout 120m -args -mutants.run=$(MUTANTS) $(if $(filter all,$(MUTANTS)),-mutants.write) $(ARGS)
+
+# Statements of package fsm that its tests reach, in percent.
+COVERED ?= 95.0
+
+.PHONY: coverage
+coverage: ## statements of package fsm; every reason and every cell of the admission table reached by a script
+	go test ./fsm -count=1 -v -run '^(TestEveryReasonIsReached|TestAdmissionTableIsVisited)$$'
+	go test ./fsm ./fsm/scenario -count=1 -short -coverpkg=./fsm -coverprofile=coverage.fsm
+	go tool cover -func=coverage.fsm | awk -v least=$(COVERED) ' \
+		$$1 == "total:" { sub("%", "", $$3); total = $$3; next } \
+		$$3 != "100.0%" { print } \
+		END { printf "fsm: %s %% of statements, %s %% needed\n", total, least; exit total + 0 < least + 0 }'
+
 .PHONY: lint
 lint: ## golangci-lint, buf lint and format, and that importing dispatcher links no SQL driver
 	$(TOOL) golangci-lint run --allow-parallel-runners $(PKGS)

@@ -242,7 +242,11 @@ func cellSpan(from, to int) fsm.Span {
 // random orders of splits, merges, losses and reports, old placements' reports among them, against a model that knows
 // which parts of the table have reached the event.
 func TestField_B28_OnlyCurrentOwnersCompleteTheCover(t *testing.T) {
-	for seed := range uint64(1000) {
+	orders := uint64(1000)
+	if testing.Short() {
+		orders = 100
+	}
+	for seed := range orders {
 		m := &cover{eventful: newEventful(t, 1), pick: scenario.Seeded(seed), seed: seed}
 		m.key = m.ddl(100)
 		m.spans = map[fsm.DispatcherID][2]int{1: {0, cells}}

@@ -203,7 +203,11 @@ func TestField_B66_EightServersDecideAlike(t *testing.T) {
 	for i := range states {
 		states[i] = fsm.New()
 	}
-	for commands := 0; commands < 10_000; {
+	log := 10_000
+	if testing.Short() {
+		log = 1_000
+	}
+	for commands := 0; commands < log; {
 		e := l.Next()
 		commands += len(e.Proposals)
 		want := states[0].Apply(e)
