@@ -25,7 +25,7 @@ func apply(ctx context.Context, tx sqltoken.Tx, table string, changes []dispatch
 		if !slices.ContainsFunc(changes, func(c dispatcher.Change) bool { return c.Op == dispatcher.OpUpsert }) {
 			return nil // nothing was ever written, so nothing is to be deleted
 		}
-		if err := createTable(ctx, tx, table, changes); err != nil {
+		if err := createFor(ctx, tx, table, changes); err != nil {
 			return err
 		}
 		if at, err = loadLayout(ctx, tx, table); err != nil {
@@ -38,7 +38,10 @@ func apply(ctx context.Context, tx sqltoken.Tx, table string, changes []dispatch
 	s := statements{tx: tx, table: table, prepared: make(map[string]*sql.Stmt)}
 	defer func() { err = errors.Join(err, s.close()) }()
 	for i := range changes {
-		if err := at.accept(changes[i]); err != nil {
+		if err := at.accept(&changes[i]); err != nil {
+			return err
+		}
+		if err := at.learn(ctx, tx, changes[i].Columns); err != nil {
 			return err
 		}
 		if err := s.run(ctx, &changes[i]); err != nil {

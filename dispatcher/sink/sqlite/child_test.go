@@ -26,6 +26,7 @@ const (
 
 	roleHold  = "hold"  // holds the write lock until it is killed
 	roleWrite = "write" // claims and writes one row a batch until it is killed; says each batch before its commit
+	roleDDL   = "ddl"   // claims and writes one schema change after the other until it is killed; says each before its commit
 	roleClaim = "claim" // claims and writes once, beside others that do so, too
 )
 
@@ -37,6 +38,8 @@ func runChild(role string) int {
 		err = childHold(path)
 	case roleWrite:
 		err = childWrite(path)
+	case roleDDL:
+		err = childDDL(path)
 	default:
 		span, ok := strings.CutPrefix(role, roleClaim)
 		if !ok {
@@ -97,6 +100,60 @@ func childWrite(path string) error {
 		}
 		batch := dispatcher.Batch{Changes: []dispatcher.Change{put(int(ts), "x"), put(0, fmt.Sprint(ts))}, Resume: at(ts)}
 		if err := w.Write(context.Background(), batch, allow); err != nil {
+			return err
+		}
+	}
+}
+
+// childStatement is the n-th event of such a process: the table is created, then columns are added, change their type by
+// way of a new table, and are dropped.
+func childStatement(n int) string {
+	switch column := (n - 2) / 3; {
+	case n == 1:
+		return "create table t(id bigint primary key)"
+	case (n-2)%3 == 0:
+		return fmt.Sprintf("alter table t add c%d int", column)
+	case (n-2)%3 == 1:
+		return fmt.Sprintf("alter table t alter c%d type text", column)
+	default:
+		return fmt.Sprintf("alter table t drop c%d", column)
+	}
+}
+
+// childLayout is what the table is after n events.
+func childLayout(n int) string {
+	layout := "id INTEGER key1"
+	switch column := (n - 2) / 3; {
+	case n == 1, (n-2)%3 == 2:
+		return layout
+	case (n-2)%3 == 0:
+		return layout + fmt.Sprintf(", c%d INTEGER", column)
+	default:
+		return layout + fmt.Sprintf(", c%d TEXT", column)
+	}
+}
+
+func childDDL(path string) error {
+	s, err := New(Config{})
+	if err != nil {
+		return err
+	}
+	w, err := s.Open(context.Background(), target{path: path, trigger: true}.spec())
+	if err != nil {
+		return err
+	}
+	if _, err := w.Claim(context.Background(), dispatcher.Token{Epoch: 1, Claim: 1}, fsm.Position{}, always); err != nil {
+		return err
+	}
+	for n := 1; ; n++ {
+		asked := 0
+		allow := func() error {
+			if asked++; asked == 2 {
+				say(fmt.Sprint(n))
+			}
+			return nil
+		}
+		if _, err := w.WriteDDL(context.Background(), ddl(uint64(n), childStatement(n)), allow); err != nil {
 			return err
 		}
 	}

@@ -14,6 +14,15 @@
 // booleans 0 and 1, binary BLOB, everything else TEXT. Table public.x is x, table other.x is "other.x"; names that
 // SQLite cannot tell apart are refused.
 //
+// Schema changes are made from what they do, not from the source's words, in one transaction with their record in
+// weir_ddl. Only replicas of the changefeed are touched. Columns are nullable but for those of the primary key. An added
+// column gets the constant default in the rows that are there; where the upstream computed values that the log does not
+// carry, and there are rows, the change is refused. A column whose values are printed otherwise under its new type, and
+// a change of the primary key, make the table anew, with its indexes and triggers; the time and the space that takes grow
+// with the table. Fence rows belong to names and outlive their tables, so that a table that is created again under an old
+// name is not open to older tokens. The sink's own tables begin with weir_: weir_tables and weir_columns say what the
+// replicas are replicas of, weir_ddl and weir_syncpoints hold the events that were written.
+//
 // Costs: SQLite has one writer at a time for the whole file, in all processes, so a span waits for the others of the
 // file (fsync included). Delete evaluates the key of every row of the table, in one transaction, unless the span is the
 // whole table. A process that is stopped inside a transaction holds the lock until it dies: run the agent under a

@@ -29,6 +29,8 @@ const (
 	ReasonMismatch = "SCHEMA_MISMATCH"
 	// ReasonValue: a value does not fit SQLite.
 	ReasonValue = "VALUE_UNSUPPORTED"
+	// ReasonDDL: a schema change cannot be made.
+	ReasonDDL = dispatcher.ReasonDDLUnsupported
 	// ReasonTableName: the table's name cannot be used at the sink.
 	ReasonTableName = "SINK_TABLE_NAME"
 )

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-project/weir/dispatcher"
 	"github.com/weir-project/weir/dispatcher/keycode"
+	"github.com/weir-project/weir/dispatcher/schema"
 	"github.com/weir-project/weir/fsm"
 )
 
@@ -37,6 +38,7 @@ func newSink(t *testing.T, cfg Config) *Sink {
 type target struct {
 	path, table, changefeed, session string
 	span                             fsm.Span
+	trigger                          bool
 	run                              uint64
 	options                          string
 }
@@ -50,7 +52,7 @@ func (x target) spec() dispatcher.SinkSpec {
 	}
 	return dispatcher.SinkSpec{
 		URI: "sqlite:" + x.path + x.options, Cluster: "c1", Changefeed: orElse(x.changefeed, "shop"), Run: max(x.run, 1),
-		Table: dispatcher.TableName{Schema: "public", Name: orElse(x.table, "t")}, Span: x.span, Session: orElse(x.session, "n1/1"),
+		Table: dispatcher.TableName{Schema: "public", Name: orElse(x.table, "t")}, Span: x.span, Trigger: x.trigger, Session: orElse(x.session, "n1/1"),
 	}
 }
 
@@ -119,6 +121,14 @@ func gone(id int) dispatcher.Change {
 func write(t *testing.T, w dispatcher.SpanWriter, ts uint64, changes ...dispatcher.Change) {
 	t.Helper()
 	require.NoError(t, w.Write(t.Context(), dispatcher.Batch{Changes: changes, Resume: at(ts)}, always))
+}
+
+// ddl is the event that a statement is at a ts, of run 1.
+func ddl(ts uint64, statement string) dispatcher.DDL {
+	return dispatcher.DDL{
+		Key:    dispatcher.DDLKey{Changefeed: "shop", Run: 1, Position: fsm.Position{TS: ts, Stage: fsm.StageDDL}},
+		Change: schema.Message{SQL: statement}.Change(), Statement: statement,
+	}
 }
 
 func dbPath(t *testing.T) string {

@@ -188,3 +188,34 @@ func TestBusyWritersShareTheFile(t *testing.T) {
 		require.GreaterOrEqual(t, written[i].Load(), int64(fair), "writer %d", i)
 	}
 }
+
+// TestKilledInTheMiddleOfSchemaChanges: kill -9 at a random event, before or after its commit. What was changed and the
+// records always agree; the successor finds the written ones done and makes the others.
+func TestKilledInTheMiddleOfSchemaChanges(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d; the event of the kill is drawn from it, its moment is the kernel's", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	for range 6 {
+		path := dbPath(t)
+		c := startChild(t, roleDDL, path)
+		stop := 1 + random.IntN(30)
+		for range stop {
+			c.next()
+		}
+		c.kill()
+		records, err := strconv.Atoi(query(t, path, "SELECT count(*) FROM weir_ddl")[0])
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, records, stop-1, "what was committed before is there")
+		if records > 0 {
+			require.Equal(t, childLayout(records), layoutOf(t, path, "t"), "after %d events", records)
+		}
+		successor := &feed{t: t, path: path, name: "shop", run: 1, sink: newSink(t, Config{}), epoch: 10}
+		successor.openTrigger()
+		for n := 1; n <= records+3; n++ {
+			done, err := successor.try(uint64(n), childStatement(n))
+			require.NoError(t, err)
+			require.Equal(t, n <= records, done, "event %d of %d", n, records)
+		}
+		require.Equal(t, childLayout(records+3), layoutOf(t, path, "t"))
+	}
+}

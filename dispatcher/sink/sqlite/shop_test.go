@@ -100,6 +100,161 @@ func TestShopReplicaEqualsTheUpstream(t *testing.T) {
 	require.Len(t, last, 1, "every span has seen the end of the log")
 }
 
+// shop replays a log with its schema changes, one step at a time in one goroutine: a model of what barriers make many
+// processes do. Each table's dispatchers stop at an event that concerns them until the trigger has written it.
+type shop struct {
+	t       *testing.T
+	source  *wal2json.Source
+	sink    *Sink
+	uri     string
+	path    string
+	trigger *replay
+	tables  map[fsm.TableRef][]*replay
+	epoch   uint64
+	events  []string
+}
+
+func newShop(t *testing.T, log string) *shop {
+	t.Helper()
+	source, err := wal2json.New(wal2json.Config{})
+	require.NoError(t, err)
+	s := &shop{t: t, source: source, sink: newSink(t, Config{}), uri: "wal2json:" + log, path: dbPath(t), tables: make(map[fsm.TableRef][]*replay)}
+	s.trigger = s.start(dispatcher.SourceSpec{Trigger: true}, target{trigger: true})
+	return s
+}
+
+func (s *shop) start(from dispatcher.SourceSpec, to target) *replay {
+	s.t.Helper()
+	s.epoch++
+	from.URI, to.path = s.uri, s.path
+	writer := open(s.t, s.sink, to)
+	from.Start = claim(s.t, writer, s.epoch, 1, from.Start)
+	reader, err := s.source.Open(s.t.Context(), from)
+	require.NoError(s.t, err)
+	s.t.Cleanup(func() { require.NoError(s.t, reader.Close()) })
+	return &replay{reader: reader, writer: writer}
+}
+
+// add starts the dispatchers of a table.
+func (s *shop) add(ref fsm.TableRef, start fsm.Position, spans ...fsm.Span) {
+	s.t.Helper()
+	require.Empty(s.t, s.tables[ref], "%s is there already", ref)
+	for _, span := range spans {
+		s.tables[ref] = append(s.tables[ref], s.start(
+			dispatcher.SourceSpec{Table: dispatcher.TableName(ref), Span: span, Start: start}, target{table: ref.Name, span: span}))
+	}
+}
+
+// replay runs to the end of the log.
+func (s *shop) replay() {
+	s.t.Helper()
+	for !s.trigger.done {
+		event := s.trigger.toEvent(s.t)
+		if event == nil {
+			break
+		}
+		for _, ref := range event.Event.Spec.Tables {
+			for _, r := range s.tables[ref] {
+				own := r.toEvent(s.t)
+				require.Equal(s.t, event, own, "%s stops at the same event", ref)
+			}
+		}
+		s.write(event)
+	}
+	for _, list := range s.tables {
+		for _, r := range list {
+			require.Nil(s.t, r.toEvent(s.t), "no event that the trigger has not seen")
+		}
+	}
+}
+
+// write makes the event and its effects.
+func (s *shop) write(tx *dispatcher.Transaction) {
+	s.t.Helper()
+	s.events = append(s.events, tx.Event.Change.Kind.String())
+	done, err := s.trigger.writer.WriteDDL(s.t.Context(), dispatcher.DDL{
+		Key:    dispatcher.DDLKey{Changefeed: "shop", Run: 1, Position: tx.Position},
+		Change: tx.Event.Change, Statement: tx.Event.Statement,
+	}, always)
+	require.NoError(s.t, err)
+	require.False(s.t, done)
+	spec := &tx.Event.Spec
+	for _, ref := range spec.Drop {
+		delete(s.tables, ref)
+	}
+	for _, r := range spec.Rename {
+		if n := len(s.tables[r.From]); n > 0 {
+			delete(s.tables, r.From)
+			s.add(r.To, tx.Position, fsm.WholeTable())
+		}
+	}
+	for _, table := range spec.Add {
+		s.add(fsm.TableRef{Schema: table.Schema, Name: table.Name}, tx.Position, fsm.WholeTable())
+	}
+}
+
+// toEvent writes rows up to the next event, which it returns, or to the end of the log.
+func (r *replay) toEvent(t *testing.T) *dispatcher.Transaction {
+	t.Helper()
+	const most = 64
+	var batch dispatcher.Batch
+	flush := func() {
+		if batch.Resume != (fsm.Position{}) {
+			require.NoError(t, r.writer.Write(t.Context(), batch, always))
+		}
+		batch = dispatcher.Batch{}
+	}
+	for n := 1; ; n++ {
+		tx, err := r.reader.Next(t.Context())
+		if errors.Is(err, io.EOF) {
+			flush()
+			r.done = true
+			return nil
+		}
+		require.NoError(t, err)
+		if tx.Event != nil {
+			flush()
+			return &tx
+		}
+		batch.Changes, batch.Resume = append(batch.Changes, tx.Changes...), tx.Position
+		if n%most == 0 {
+			flush()
+		}
+	}
+}
+
+// TestWholeShop replays the whole change log with its six schema changes: all five tables equal the upstream's, and
+// lines, which was order_items, is gone.
+func TestWholeShop(t *testing.T) {
+	s := newShop(t, shopLog)
+	survey, err := wal2json.SurveyLog(t.Context(), s.uri)
+	require.NoError(t, err)
+	cuts, err := wal2json.SplitKeys(t.Context(), s.uri, dispatcher.TableName{Name: "pgbench_accounts"}, 2)
+	require.NoError(t, err)
+	for _, table := range survey.Tables {
+		switch {
+		case table.Created != (fsm.Position{}): // its event adds it
+		case table.Table.Name == "pgbench_accounts":
+			s.add(table.Table.Ref(), fsm.Position{}, wal2json.Spans(cuts)...)
+		default:
+			s.add(table.Table.Ref(), fsm.Position{}, fsm.WholeTable())
+		}
+	}
+	s.replay()
+	require.Equal(t, []string{"create table", "create table", "alter table", "truncate", "rename table", "drop table"}, s.events)
+	for table, columns := range map[string]string{
+		"pgbench_accounts": "aid, bid, abalance", "pgbench_tellers": "tid, bid, tbalance", "pgbench_branches": "bid, bbalance",
+		"pgbench_history": "hid, tid, bid, aid, delta, mtime", "orders": "id, customer, amount, state, updated, coalesce(note, '')",
+	} {
+		want := finalTable(t, table)
+		require.NotEmpty(t, want, table)
+		require.Equal(t, want, query(t, s.path, "SELECT "+columns+" FROM "+table+" ORDER BY 1"), table)
+	}
+	require.Empty(t, layoutOf(t, s.path, "lines"))
+	require.Empty(t, layoutOf(t, s.path, "order_items"))
+	require.Equal(t, []string{"6"}, query(t, s.path, "SELECT count(*) FROM weir_ddl"))
+}
+
 // handover is a span that changes its owner again and again; each new owner is ordered to start at the very beginning
 // and relies on the resume position that its claim returns.
 type handover struct {

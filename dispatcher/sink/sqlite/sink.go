@@ -104,7 +104,7 @@ func (s *Sink) Open(ctx context.Context, spec dispatcher.SinkSpec) (dispatcher.S
 	if loc.ledger && s.cfg.Clock == nil {
 		return nil, errors.New("sqlite: ledger=true needs Config.Clock")
 	}
-	table, err := sinkTable(spec.Table)
+	table, err := claimedTable(&spec)
 	if err != nil {
 		return nil, err
 	}
@@ -132,4 +132,15 @@ func (s *Sink) Open(ctx context.Context, spec dispatcher.SinkSpec) (dispatcher.S
 		return nil, errors.Join(err, s.files.release(f))
 	}
 	return w, nil
+}
+
+// claimedTable is the name under which the fence rows of a writer stand. A trigger's belong to no table, since no table
+// may have a name that begins so.
+func claimedTable(spec *dispatcher.SinkSpec) (string, error) {
+	if !spec.Trigger {
+		return sinkTable(spec.Table)
+	}
+	spec.Span = fsm.WholeTable()
+	spec.Table = dispatcher.TableName{Name: triggerPrefix + spec.Cluster + "/" + spec.Changefeed}
+	return spec.Table.Name, nil
 }

@@ -71,7 +71,7 @@ func TestStaleOwnerIsRefusedAndCounted(t *testing.T) {
 	require.Equal(t, dispatcher.Token{Epoch: 2, Claim: 1}, fenced.Found)
 	require.Equal(t, "n2/4", fenced.Holder)
 	require.ErrorAs(t, old.Delete(t.Context(), always), &fenced)
-	_, err = old.WriteDDL(t.Context(), dispatcher.DDL{Statement: "DROP TABLE t"}, always)
+	_, err = old.WriteDDL(t.Context(), ddl(20, "DROP TABLE t"), always)
 	require.ErrorAs(t, err, &fenced)
 	_, err = old.Claim(t.Context(), dispatcher.Token{Epoch: 1, Claim: 2}, fsm.Position{}, always)
 	require.ErrorAs(t, err, &fenced)
@@ -118,7 +118,7 @@ func TestLeaseIsAskedAroundTheStatements(t *testing.T) {
 			},
 			func(allow func() error) error { return w.Delete(t.Context(), allow) },
 			func(allow func() error) error {
-				_, err := w.WriteDDL(t.Context(), dispatcher.DDL{Statement: "DROP TABLE t"}, allow)
+				_, err := w.WriteDDL(t.Context(), ddl(20, "DROP TABLE t"), allow)
 				return err
 			},
 			func(allow func() error) error {
@@ -238,47 +238,13 @@ func TestLedgerTellsEveryAcceptedWrite(t *testing.T) {
 	claim(t, w, 4, 2, fsm.Position{})
 	write(t, w, 10, put(5, "a"), put(6, "b"))
 	require.Error(t, w.Write(t.Context(), dispatcher.Batch{Changes: []dispatcher.Change{{}}, Resume: at(11)}, always))
-	_, err := w.WriteDDL(t.Context(), dispatcher.DDL{Statement: "ALTER TABLE t ADD COLUMN note TEXT"}, always)
+	_, err := w.WriteDDL(t.Context(), ddl(20, "ALTER TABLE t ADD COLUMN note TEXT"), always)
 	require.NoError(t, err)
 	require.NoError(t, w.Delete(t.Context(), always))
 	require.Equal(t, []string{"1|write|4|2|10|2|n3/7|101", "2|ddl|4|2|0|0|n3/7|102", "3|delete|4|2|0|2|n3/7|103"},
 		query(t, path, "SELECT id, op, epoch, claim, resume_ts, row_count, session, boot_ns FROM weir_ledger"))
 	_, err = newSink(t, Config{}).Open(t.Context(), target{path: path, options: "?ledger=true"}.spec())
 	require.ErrorContains(t, err, "Config.Clock")
-}
-
-func TestDDLRunsOnceWithItsRecord(t *testing.T) {
-	path := dbPath(t)
-	s := newSink(t, Config{})
-	w := open(t, s, target{path: path})
-	claim(t, w, 1, 1, fsm.Position{})
-	write(t, w, 1, put(1, "a"))
-	ddl := dispatcher.DDL{
-		Key:       dispatcher.DDLKey{Changefeed: "shop", Run: 1, Position: fsm.Position{TS: 5, Stage: fsm.StageDDL}},
-		Statement: "ALTER TABLE t ADD COLUMN note TEXT DEFAULT 'x'",
-	}
-	done, err := w.WriteDDL(t.Context(), ddl, always)
-	require.NoError(t, err)
-	require.False(t, done)
-	successor := open(t, s, target{path: path})
-	claim(t, successor, 2, 1, fsm.Position{})
-	done, err = successor.WriteDDL(t.Context(), ddl, always)
-	require.NoError(t, err)
-	require.True(t, done, "the record of the first one is found")
-	require.Equal(t, []string{"1|a|x"}, query(t, path, "SELECT id, v, note FROM t"))
-
-	bad := ddl
-	bad.Key.Position.TS, bad.Statement = 6, "ALTER TABLE nowhere ADD COLUMN x"
-	_, err = successor.WriteDDL(t.Context(), bad, always)
-	require.ErrorContains(t, err, "ALTER TABLE nowhere ADD COLUMN x")
-	bad.Statement = "DROP TABLE t; COMMIT"
-	_, err = successor.WriteDDL(t.Context(), bad, always)
-	require.ErrorContains(t, err, "DROP TABLE t; COMMIT")
-	require.Equal(t, []string{"5"}, query(t, path, "SELECT ts FROM weir_ddl"))
-	other := ddl
-	other.Key.Run, other.Statement = 2, "ALTER TABLE t2 ADD COLUMN y"
-	_, err = successor.WriteDDL(t.Context(), other, always)
-	require.Error(t, err, "another run's event is another event")
 }
 
 func TestDeleteTakesTheRowsOfTheSpan(t *testing.T) {

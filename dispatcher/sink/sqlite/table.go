@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -57,12 +56,7 @@ type keyColumn struct {
 
 // register notes which source table the replica belongs to, and refuses a second one under the same name.
 func register(ctx context.Context, tx sqltoken.Tx, name string, source dispatcher.TableName) error {
-	if source.Schema == "" {
-		source.Schema = defaultSchema
-	}
-	if _, err := tx.ExecContext(ctx, createTables); err != nil {
-		return fmt.Errorf("create %s: %w", tablesTable, err)
-	}
+	source = dispatcher.TableName(source.Ref())
 	_, err := tx.ExecContext(ctx, "INSERT INTO "+tablesTable+" (name, source_schema, source_table, key_columns) VALUES (?, ?, ?, '[]') ON CONFLICT DO NOTHING",
 		name, source.Schema, source.Name)
 	if err != nil {
@@ -106,6 +100,10 @@ func recordKey(ctx context.Context, tx sqltoken.Tx, name string, pk []dispatcher
 	if slices.Equal(have, key) {
 		return nil
 	}
+	return storeKey(ctx, tx, name, key)
+}
+
+func storeKey(ctx context.Context, tx sqltoken.Tx, name string, key []keyColumn) error {
 	text, err := json.Marshal(key)
 	if err != nil {
 		return fmt.Errorf("record key of table %s: %w", name, err)
@@ -116,72 +114,24 @@ func recordKey(ctx context.Context, tx sqltoken.Tx, name string, pk []dispatcher
 	return nil
 }
 
-// layout is a table as it stands at the sink.
-type layout struct {
-	name    string
-	columns map[string]string // declared types by lower-case name
-	key     []string          // lower-case names of primary-key columns, sorted
-}
-
-// loadLayout returns nil if the table does not exist.
-func loadLayout(ctx context.Context, tx sqltoken.Tx, name string) (l *layout, err error) {
-	rows, err := tx.QueryContext(ctx, "SELECT name, type, pk FROM pragma_table_info(?)", name)
-	if err != nil {
-		return nil, fmt.Errorf("read layout of table %s: %w", name, err)
-	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
-	found := &layout{name: name, columns: make(map[string]string)}
-	for rows.Next() {
-		var column, declared string
-		var pk int
-		if err := rows.Scan(&column, &declared, &pk); err != nil {
-			return nil, fmt.Errorf("read layout of table %s: %w", name, err)
-		}
-		column = strings.ToLower(column)
-		found.columns[column] = declared
-		if pk > 0 {
-			found.key = append(found.key, column)
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("read layout of table %s: %w", name, err)
-	}
-	if len(found.columns) == 0 {
-		return nil, nil
-	}
-	slices.Sort(found.key)
-	return found, nil
-}
-
-// createTable creates the table from the columns of the batch.
-func createTable(ctx context.Context, tx sqltoken.Tx, name string, changes []dispatcher.Change) error {
-	var columns []dispatcher.Column
-	var pk []dispatcher.Column
+// createFor creates the table from the columns of a batch.
+func createFor(ctx context.Context, tx sqltoken.Tx, name string, changes []dispatcher.Change) error {
+	l := layout{name: name}
 	for _, c := range changes {
 		if c.Op != dispatcher.OpUpsert {
 			continue
 		}
-		pk = c.PK
+		l.key = l.key[:0]
+		for _, k := range c.PK {
+			l.key = append(l.key, k.Name)
+		}
 		for _, col := range c.Columns {
-			if !slices.ContainsFunc(columns, func(have dispatcher.Column) bool { return have.Name == col.Name }) {
-				columns = append(columns, col)
+			if l.find(col.Name) == nil {
+				l.columns = append(l.columns, layoutColumn{name: col.Name, declared: declaredType(col.Type), source: col.Type})
 			}
 		}
 	}
-	var b strings.Builder
-	b.WriteString("CREATE TABLE " + quote(name) + " (")
-	for _, col := range columns {
-		b.WriteString("\n\t" + quote(col.Name) + " " + declaredType(col.Type))
-		if slices.ContainsFunc(pk, func(k dispatcher.Column) bool { return k.Name == col.Name }) {
-			b.WriteString(" NOT NULL")
-		}
-		b.WriteByte(',')
-	}
-	b.WriteString("\n\tPRIMARY KEY (" + quotedNames(pk) + ")\n)")
-	if _, err := tx.ExecContext(ctx, b.String()); err != nil {
-		return fmt.Errorf("create table %s: %w", name, err)
-	}
-	return nil
+	return l.create(ctx, tx)
 }
 
 func quotedNames(cols []dispatcher.Column) string {
@@ -210,31 +160,6 @@ func declaredType(source string) string {
 	default:
 		return "TEXT"
 	}
-}
-
-// accept refuses a change that does not fit the table.
-func (l *layout) accept(c dispatcher.Change) error {
-	key := make([]string, len(c.PK))
-	for i, col := range c.PK {
-		key[i] = strings.ToLower(col.Name)
-	}
-	slices.Sort(key)
-	if !slices.Equal(key, l.key) {
-		return mismatch(l.name, fmt.Sprintf("its primary key is (%s), the source's is (%s); create it with the source's key, or drop it so that it is created anew",
-			strings.Join(l.key, ", "), strings.Join(key, ", ")))
-	}
-	for _, col := range c.Columns {
-		declared, ok := l.columns[strings.ToLower(col.Name)]
-		if !ok {
-			return mismatch(l.name, fmt.Sprintf("it has no column %s, which the source sends as %s; add it at the sink: ALTER TABLE %s ADD COLUMN %s %s",
-				col.Name, col.Type, quote(l.name), quote(col.Name), declaredType(col.Type)))
-		}
-		if !keeps(declared, keycode.ClassOf(col.Type)) {
-			return mismatch(l.name, fmt.Sprintf("column %s is declared %s, which would change values of the source's type %s; declare it %s",
-				col.Name, declared, col.Type, declaredType(col.Type)))
-		}
-	}
-	return nil
 }
 
 func mismatch(table, why string) error {

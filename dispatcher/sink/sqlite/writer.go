@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/weir-project/weir/dispatcher"
@@ -61,8 +62,15 @@ func (w *writer) Close() error {
 
 // prepare runs in the transaction of each claim.
 func (w *writer) prepare(ctx context.Context, tx sqltoken.Tx) error {
-	if err := register(ctx, tx, w.table, w.spec.Table); err != nil {
-		return err
+	for _, statement := range []string{createTables, createColumns, createDDL, createSyncPoints} {
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			return fmt.Errorf("create the sink's own tables: %w", err)
+		}
+	}
+	if !w.spec.Trigger {
+		if err := register(ctx, tx, w.table, w.spec.Table); err != nil {
+			return err
+		}
 	}
 	return w.prepareLedger(ctx, tx)
 }
@@ -84,6 +92,9 @@ func (w *writer) Claim(ctx context.Context, token dispatcher.Token, start fsm.Po
 // Write applies a batch; see [dispatcher.SpanWriter].
 func (w *writer) Write(ctx context.Context, batch dispatcher.Batch, allow func() error) error {
 	event := WriteEvent{Op: OpWrite, Rows: len(batch.Changes), Resume: batch.Resume}
+	if w.spec.Trigger && len(batch.Changes) > 0 {
+		return errors.New("sqlite: a trigger writes no rows")
+	}
 	return w.guarded(ctx, &event, allow, func(ctx context.Context, tx sqltoken.Tx) (sqltoken.Effect, error) {
 		if err := apply(ctx, tx, w.table, batch.Changes); err != nil {
 			return sqltoken.Effect{}, err
@@ -93,20 +104,25 @@ func (w *writer) Write(ctx context.Context, batch dispatcher.Batch, allow func()
 	})
 }
 
-// WriteDDL runs a statement once; see [dispatcher.SpanWriter].
+// WriteDDL makes a schema change, or records a sync point, once; see [dispatcher.SpanWriter].
 func (w *writer) WriteDDL(ctx context.Context, ddl dispatcher.DDL, allow func() error) (done bool, err error) {
 	event := WriteEvent{Op: OpDDL}
 	err = w.guarded(ctx, &event, allow, func(ctx context.Context, tx sqltoken.Tx) (sqltoken.Effect, error) {
-		done, err = runDDL(ctx, tx, w.spec.Cluster, ddl, w.guard.Token())
+		e := ddlEvent{tx: tx, spec: &w.spec, token: w.guard.Token(), ddl: &ddl}
+		done, err = e.run(ctx)
 		return sqltoken.Effect{}, err
 	})
 	return done && err == nil, err
 }
 
-// Delete removes the rows of the span and gives the span up; see [dispatcher.SpanWriter].
+// Delete removes the rows of the span and gives the span up; see [dispatcher.SpanWriter]. A trigger's are the records of
+// its changefeed's events.
 func (w *writer) Delete(ctx context.Context, allow func() error) error {
 	event := WriteEvent{Op: OpDelete}
 	return w.guarded(ctx, &event, allow, func(ctx context.Context, tx sqltoken.Tx) (sqltoken.Effect, error) {
+		if w.spec.Trigger {
+			return sqltoken.Effect{Release: true}, deleteRecords(ctx, tx, w.spec.Cluster, w.spec.Changefeed)
+		}
 		rows, err := deleteSpan(ctx, tx, w.table, w.spec.Span)
 		event.Rows = rows
 		return sqltoken.Effect{Release: true}, err
