@@ -351,8 +351,14 @@ func (s fakeSink) Open(ctx context.Context, spec SinkSpec) (SpanWriter, error) {
 	s.w.mu.Lock()
 	defer s.w.mu.Unlock()
 	s.w.open++
+	if spec.Trigger {
+		spec.Span = triggerPlace
+	}
 	return &fakeWriter{w: s.w, spec: spec}, nil
 }
+
+// triggerPlace is where the trigger's fence row is.
+var triggerPlace = fsm.Span{Start: "the trigger's", End: "the trigger's"}
 
 type fakeWriter struct {
 	w     *world
@@ -445,6 +451,9 @@ func (s fakeSource) Open(ctx context.Context, spec SourceSpec) (Reader, error) {
 	var left []Transaction
 	for _, tx := range s.w.txs {
 		if spec.Start.Less(tx.Position) {
+			if spec.Trigger {
+				tx.Changes = nil
+			}
 			left = append(left, tx)
 		}
 	}

@@ -106,6 +106,10 @@ func (w *worker) take(tx Transaction) {
 		w.walked(tx.Position)
 		return
 	}
+	if n := len(w.pending); n > 0 && len(tx.Changes) == 0 && len(w.pending[n-1].Changes) == 0 {
+		w.pending[n-1] = tx // progress alone
+		return
+	}
 	w.pending = append(w.pending, tx)
 	w.rows += len(tx.Changes)
 }
