@@ -15,11 +15,13 @@ type args struct {
 	world *world
 	plain []string
 	keys  []parameter
+	inner []call
+	all   []parameter // in the order of the line
 	err   error
 }
 
 func newArgs(w *world, c call) *args {
-	a := &args{world: w}
+	a := &args{world: w, inner: c.inner, all: c.params}
 	for _, p := range c.params {
 		if p.key == "" {
 			a.plain = append(a.plain, p.value)
@@ -67,6 +69,28 @@ func (a *args) value(key string) (string, bool) {
 	v := a.keys[i].value
 	a.keys = slices.Delete(a.keys, i, i+1)
 	return v, true
+}
+
+// peek looks at key=... and leaves it.
+func (a *args) peek(key string) (string, bool) {
+	i := slices.IndexFunc(a.keys, func(p parameter) bool { return p.key == key })
+	if i < 0 {
+		return "", false
+	}
+	return a.keys[i].value, true
+}
+
+// list takes key=A,B,... as strings.
+func (a *args) list(key string) ([]string, bool) {
+	v, ok := a.value(key)
+	if !ok {
+		return nil, false
+	}
+	words, err := splitList(v)
+	if err != nil {
+		a.fail("%w", err)
+	}
+	return words, true
 }
 
 // text takes key=... as a string.

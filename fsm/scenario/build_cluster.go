@@ -68,6 +68,14 @@ func buildPolicy(a *args) fsm.Command {
 	narrow("keep-history", &p.KeepHistory)
 	narrow("keep-history-each", &p.KeepHistoryEach)
 	wide("healthy-ms", &p.HealthyMS)
+	narrow("keep-barriers", &p.KeepBarriers)
+	wide("operator-deadline-ms", &p.OperatorDeadlineMS)
+	wide("barrier-deadline-ms", &p.BarrierDeadlineMS)
+	p.CancelStuck = a.truth("cancel-stuck", p.CancelStuck)
+	p.FenceStuck = a.truth("fence-stuck", p.FenceStuck)
+	wide("fence-stuck-ms", &p.FenceStuckMS)
+	narrow("fail-after", &p.FailAfter)
+	narrow("drain-at-once", &p.DrainAtOnce)
 	return &fsm.SetPolicy{Policy: p}
 }
 

@@ -51,6 +51,14 @@ func buildExpire(a *args) fsm.Command {
 	return &fsm.ExpireNode{Node: l.node, Incarnation: l.inc, ExpectTick: a.index("expect", last)}
 }
 
+func buildStartDrain(a *args) fsm.Command { return &fsm.StartDrain{Node: a.node().node} }
+func buildClearDrain(a *args) fsm.Command { return &fsm.ClearDrain{Node: a.node().node} }
+
+func buildConfirmDrain(a *args) fsm.Command {
+	l := a.node()
+	return &fsm.ConfirmDrain{Node: l.node, Incarnation: l.inc}
+}
+
 func reportKind(w string) (fsm.ReportKind, bool) {
 	for _, k := range []fsm.ReportKind{fsm.ReportRunning, fsm.ReportStopped, fsm.ReportStartFailed} {
 		if w == k.String() {
@@ -63,7 +71,7 @@ func reportKind(w string) (fsm.ReportKind, bool) {
 func buildReport(a *args) fsm.Command {
 	l := a.node()
 	m := &fsm.ReportPlacements{Node: l.node, Incarnation: l.inc}
-	reason, detail := a.text("reason", ""), a.text("detail", "")
+	reason, detail, fatal := a.text("reason", ""), a.text("detail", ""), a.truth("fatal", false)
 	what, known := reportKind(a.word("running, stopped or start-failed"))
 	if !known {
 		a.fail("want running, stopped or start-failed after the node")
@@ -75,7 +83,7 @@ func buildReport(a *args) fsm.Command {
 		}
 		r := fsm.PlacementReport{PlacementPosition: a.placement(), What: what}
 		if what != fsm.ReportRunning {
-			r.Reason, r.Detail = reason, detail
+			r.Reason, r.Detail, r.Fatal = reason, detail, fatal
 		}
 		m.Reports = append(m.Reports, r)
 	}

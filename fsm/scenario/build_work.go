@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"strconv"
 	"strings"
 
 	"github.com/weir-project/weir/fsm"
@@ -15,12 +14,29 @@ func buildCreateChangefeed(a *args) fsm.Command {
 		SinkFenced:     a.truth("fenced", true),
 		SinkMaxWriteMS: uint32(a.number("max-write", 0, 32)),
 		Start:          a.position("start", fsm.Position{}),
+		SyncPointEvery: a.number("sync-points", 0, 64),
 		Tables:         a.tables(),
 	}
 }
 
-func buildPause(a *args) fsm.Command  { return &fsm.PauseChangefeed{Name: a.word("a changefeed")} }
-func buildResume(a *args) fsm.Command { return &fsm.ResumeChangefeed{Name: a.word("a changefeed")} }
+func buildPause(a *args) fsm.Command { return &fsm.PauseChangefeed{Name: a.word("a changefeed")} }
+
+func buildResume(a *args) fsm.Command {
+	m := &fsm.ResumeChangefeed{Name: a.word("a changefeed"), Force: a.truth("force", false)}
+	if from, ok := a.value("from"); ok {
+		m.HasFrom, m.From = true, a.asPosition(from)
+	}
+	return m
+}
+
+func buildUpdateChangefeed(a *args) fsm.Command {
+	m := &fsm.UpdateChangefeed{Name: a.word("a changefeed"), Source: a.text("source", "")}
+	if _, there := a.peek("sync-points"); there {
+		m.HasSyncPoints, m.SyncPointEvery = true, a.number("sync-points", 0, 64)
+	}
+	return m
+}
+
 func buildRemoveChangefeed(a *args) fsm.Command {
 	return &fsm.RemoveChangefeed{Name: a.word("a changefeed")}
 }
@@ -45,19 +61,22 @@ func buildDropTables(a *args) fsm.Command {
 }
 
 // tables takes every table=SCHEMA.NAME, each with the split=KEY,... that follows it.
-func (a *args) tables() []fsm.TableSpec {
+func (a *args) tables() []fsm.TableSpec { return a.tablesAs("table") }
+
+// tablesAs takes tables under another key than table=.
+func (a *args) tablesAs(as string) []fsm.TableSpec {
 	var tables []fsm.TableSpec
 	var rest []parameter
 	for _, p := range a.keys {
 		switch {
-		case p.key == "table":
+		case p.key == as:
 			schema, name, ok := strings.Cut(a.unquoted(p.value), ".")
 			if !ok {
-				a.fail("table=%s: want SCHEMA.NAME", p.value)
+				a.fail("%s=%s: want SCHEMA.NAME", as, p.value)
 			}
 			tables = append(tables, fsm.TableSpec{Schema: schema, Name: name})
 		case p.key == "split" && len(tables) == 0:
-			a.fail("split= follows the table= that it splits")
+			a.fail("split= follows the %s= that it splits", as)
 		case p.key == "split":
 			keys, err := splitList(p.value)
 			if err != nil {
@@ -70,52 +89,4 @@ func (a *args) tables() []fsm.TableSpec {
 	}
 	a.keys = rest
 	return tables
-}
-
-func buildAdd(a *args) fsm.Command {
-	return &fsm.AdmitOperator{
-		Op: fsm.OpAdd, Dispatcher: a.dispatcher(), To: fsm.NodeName(a.word("the destination")), ExpectEpoch: a.epoch("epoch"),
-	}
-}
-
-func buildMove(a *args) fsm.Command {
-	m := a.admission(fsm.OpMove)
-	if m.To == "" {
-		a.fail("want to=NODE here")
-	}
-	return m
-}
-
-func buildRemove(a *args) fsm.Command {
-	return &fsm.AdmitOperator{Op: fsm.OpRemove, Dispatcher: a.dispatcher(), ExpectEpoch: a.epoch("epoch")}
-}
-
-// buildAdmit can also ask for what the other verbs would not: kinds that do not exist, parameters that do not fit.
-func buildAdmit(a *args) fsm.Command {
-	w := a.word("add, move, remove, stop or a number")
-	for _, k := range []fsm.OperatorKind{fsm.OpAdd, fsm.OpMove, fsm.OpRemove, fsm.OpStop} {
-		if w == k.String() {
-			return a.admission(k)
-		}
-	}
-	n, err := strconv.ParseUint(w, 10, 8)
-	if err != nil {
-		a.fail("%s: want add, move, remove, stop or a number", w)
-	}
-	return a.admission(fsm.OperatorKind(n))
-}
-
-func (a *args) admission(kind fsm.OperatorKind) *fsm.AdmitOperator {
-	m := &fsm.AdmitOperator{Op: kind, Dispatcher: a.dispatcher(), ExpectEpoch: a.epoch("epoch")}
-	m.To = fsm.NodeName(a.text("to", ""))
-	if from := a.text("from", ""); from == "*" {
-		m.FromAny = true
-	} else {
-		m.From = fsm.NodeName(from)
-	}
-	return m
-}
-
-func buildCancel(a *args) fsm.Command {
-	return &fsm.CancelOperator{Op: a.asOperator(a.word("an operator, its id or $NAME"))}
 }

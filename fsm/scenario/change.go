@@ -27,6 +27,7 @@ func printChanges(p *printer, before, after *fsm.View) {
 	printNodeChanges(p, before, after)
 	printChangefeedChanges(p, before, after)
 	printTableChanges(p, before, after)
+	printBarrierChanges(p, before, after)
 	printOperatorChanges(p, before, after)
 	printDispatcherChanges(p, before, after)
 }
@@ -61,6 +62,14 @@ func policyLine(o fsm.Policy) string {
 	line.add("keep-history=%d", o.KeepHistory)
 	line.add("keep-history-each=%d", o.KeepHistoryEach)
 	line.add("healthy-ms=%d", o.HealthyMS)
+	line.add("keep-barriers=%d", o.KeepBarriers)
+	line.add("operator-deadline-ms=%d", o.OperatorDeadlineMS)
+	line.add("barrier-deadline-ms=%d", o.BarrierDeadlineMS)
+	line.add("cancel-stuck=%t", o.CancelStuck)
+	line.add("fence-stuck=%t", o.FenceStuck)
+	line.add("fence-stuck-ms=%d", o.FenceStuckMS)
+	line.add("fail-after=%d", o.FailAfter)
+	line.add("drain-at-once=%d", o.DrainAtOnce)
 	return line.String()
 }
 
@@ -85,6 +94,9 @@ func printNodeChanges(p *printer, before, after *fsm.View) {
 		case was.Status != is.Status:
 			p.line("  %s: %s -> %s", word.life(is.Name, is.Incarnation), was.Status, is.Status)
 		}
+		if now := drainLine(is); now != drainLine(was) {
+			p.line("  %s: %s -> %s", word.life(is.Name, is.Incarnation), drainLine(was), now)
+		}
 	}
 	for was := range before.Nodes() {
 		if _, known := after.Node(was.Name); !known {
@@ -99,13 +111,66 @@ func printChangefeedChanges(p *printer, before, after *fsm.View) {
 		switch {
 		case !known:
 			p.line("  changefeed %s: %s", quote(is.Name), is.Status)
+			continue
+		case was.Status != is.Status && is.Reason != "":
+			p.line("  changefeed %s: %s -> %s reason=%s by %s", quote(is.Name), was.Status, is.Status, quote(is.Reason), dispatcherWord(is.FailedBy))
 		case was.Status != is.Status:
 			p.line("  changefeed %s: %s -> %s", quote(is.Name), was.Status, is.Status)
 		}
+		printFeedFacts(p, was, is)
 	}
 	for was := range before.Changefeeds() {
 		if _, known := after.ChangefeedByID(was.ID); !known {
 			p.line("  changefeed %s: gone", quote(was.Name))
+		}
+	}
+}
+
+// printFeedFacts tells of what else of a changefeed is different.
+func printFeedFacts(p *printer, was, is fsm.Changefeed) {
+	name := quote(is.Name)
+	if was.Run != is.Run {
+		p.line("  changefeed %s: run %d -> %d", name, was.Run, is.Run)
+	}
+	if was.Watermark != is.Watermark {
+		p.line("  changefeed %s: watermark %s -> %s", name, was.Watermark, is.Watermark)
+	}
+	if was.Source != is.Source {
+		p.line("  changefeed %s: source %s -> %s", name, quote(was.Source), quote(is.Source))
+	}
+	if was.SyncPointEvery != is.SyncPointEvery {
+		p.line("  changefeed %s: sync-points %d -> %d", name, was.SyncPointEvery, is.SyncPointEvery)
+	}
+}
+
+// printBarrierChanges tells of events that were opened, that went on, and that ended since before.
+func printBarrierChanges(p *printer, before, after *fsm.View) {
+	for feed := range before.Changefeeds() {
+		for was := range before.Barriers(feed.ID) {
+			name := barrierName(before, was)
+			is, open := after.Barrier(was.Key)
+			if !open {
+				is, open = after.BarrierRecord(was.Key)
+			}
+			old, now := barrierLine(before, was), barrierLine(after, is)
+			switch {
+			case !open:
+				p.line("  %s: %s -> forgotten", name, old)
+			case now != old:
+				p.line("  %s: %s -> %s", name, old, now)
+			}
+		}
+	}
+	for feed := range after.Changefeeds() {
+		for is := range after.Barriers(feed.ID) {
+			if _, known := before.Barrier(is.Key); !known {
+				p.line("  %s: new %s, %s", barrierName(after, is), specLine(is.Spec), barrierLine(after, is))
+			}
+		}
+	}
+	for is := range after.BarrierRecords() {
+		if is.OpenedAt > before.Meta().Index {
+			p.line("  %s: new %s, %s", barrierName(after, is), specLine(is.Spec), barrierLine(after, is))
 		}
 	}
 }
@@ -151,6 +216,8 @@ func printOperatorChanges(p *printer, before, after *fsm.View) {
 			p.line("  op %s: forgotten", word.operator(op.ID))
 		case is.Result != 0:
 			p.line("  op %s: %s", word.operator(op.ID), endLine(word, is))
+		case is.StuckAt != op.StuckAt:
+			p.line("  op %s: stuck", word.operator(op.ID))
 		case is.Aborting != op.Aborting:
 			p.line("  op %s: aborting, will be %s", word.operator(op.ID), abortLine(is))
 		case is.Drop != op.Drop:

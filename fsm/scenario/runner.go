@@ -147,12 +147,19 @@ func (r *runner) statement(s statement, p *printer) error {
 	if c.verb == batchVerb {
 		return r.world.batch(c, s.inner, p)
 	}
-	if len(s.inner) > 0 {
+	v, err := verbNamed(c.verb)
+	if len(s.inner) > 0 && !v.nests {
 		return lineError{s.inner[0].number, errNotBatch}
 	}
-	v, err := verbNamed(c.verb)
 	if err != nil {
 		return err
+	}
+	for _, l := range s.inner {
+		item, err := parseCall(l)
+		if err != nil {
+			return lineError{l.number, err}
+		}
+		c.inner = append(c.inner, item)
 	}
 	if v.build != nil {
 		return r.world.command(c, p)

@@ -109,5 +109,5 @@ func (e lineError) Unwrap() error { return e.err }
 
 var (
 	errNoBatch  = errors.New("an indented line belongs to a batch above it, and there is none")
-	errNotBatch = errors.New("an indented line belongs to a batch, and the line above is none")
+	errNotBatch = errors.New("an indented line belongs to a batch or to admit-many, and the line above is none")
 )

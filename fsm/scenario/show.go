@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/weir-project/weir/fsm"
@@ -57,11 +58,21 @@ func showNode(p *printer, v *fsm.View, n fsm.Node) {
 	load := v.Load(n.Incarnation)
 	line := facts{"node", wordsOf(v).life(n.Name, n.Incarnation), n.Status.String()}
 	line.add("lease=%d tick=%d placements=%d", n.LeaseMS, n.LastTick, load.Placements)
+	line.addIf(n.Draining, "%s left=%d", drainLine(n), v.DrainLeft(n))
 	p.line("%s", line.String())
 }
 
 func showChangefeed(p *printer, v *fsm.View, f fsm.Changefeed) {
-	p.line("changefeed %s %s run=%d", quote(f.Name), f.Status, f.Run)
+	line := facts{"changefeed", quote(f.Name), f.Status.String()}
+	line.add("run=%d watermark=%s", f.Run, f.Watermark)
+	line.addIf(f.SyncPointEvery != 0, "sync-points=%d", f.SyncPointEvery)
+	line.addIf(f.Chain != fsm.Position{}, "chain=%s", f.Chain)
+	line.addIf(f.Granted != fsm.Position{}, "granted=%s", f.Granted)
+	line.addIf(f.Reason != "", "reason=%s detail=%s by %s", quote(f.Reason), quote(f.Detail), dispatcherWord(f.FailedBy))
+	p.line("%s", line.String())
+	for b := range v.Barriers(f.ID) {
+		p.line("%s %s, %s", barrierName(v, b), specLine(b.Spec), barrierLine(v, b))
+	}
 	for t := range v.Tables(f.ID) {
 		if !t.Trigger {
 			p.line("table %d %s", t.ID, tableLine(v, t))
@@ -90,6 +101,9 @@ func showOrders(w *world, a *args, p *printer) error {
 	for o := range v.Orders(l.inc) {
 		p.line("%s", orderLine(word, o))
 	}
+	for o := range v.BarrierOrders(l.inc) {
+		p.line("%s", barrierOrderLine(v, o))
+	}
 	return nil
 }
 
@@ -116,8 +130,29 @@ func showHistory(w *world, a *args, p *printer) error {
 	return nil
 }
 
-// explain prints the sentence that people get for a verdict.
+// explain prints the sentence that people get for a verdict, or why something stands as it does.
 func explain(w *world, a *args, p *printer) error {
+	v := w.state.View()
+	if a.more() {
+		switch a.plain[0] {
+		case "dispatcher":
+			a.word("dispatcher")
+			printExplanation(p)(v.ExplainDispatcher(a.dispatcher()))
+			return nil
+		case "operator":
+			a.word("operator")
+			printExplanation(p)(v.ExplainOperator(a.asOperator(a.word("an operator, its id or $NAME"))))
+			return nil
+		case "barrier":
+			a.word("barrier")
+			printExplanation(p)(v.ExplainBarrier(a.key()))
+			return nil
+		case "request":
+			a.word("request")
+			printExplanation(p)(v.ExplainRequest(fsm.RequestID(a.word("a request id"))))
+			return nil
+		}
+	}
 	m := w.last
 	if a.more() {
 		m, _ = a.named(a.word("$NAME"))
@@ -127,6 +162,63 @@ func explain(w *world, a *args, p *printer) error {
 		return nil
 	}
 	p.line("%s", m.verdict.Sentence())
+	return nil
+}
+
+// printExplanation prints each fact with its entry.
+func printExplanation(p *printer) func(e fsm.Explanation, known bool) {
+	return func(e fsm.Explanation, known bool) {
+		if !known {
+			p.line("%s: nothing is known", e.Subject)
+			return
+		}
+		p.line("%s", e.Subject)
+		for _, l := range e.Lines {
+			line := facts{}
+			line.addIf(l.Index != 0, "since %d", l.Index)
+			line.addIf(l.By != "", "by %s", quote(l.By))
+			line.add("%s", l.Text)
+			p.line("  %s", line.String())
+		}
+	}
+}
+
+// dryRun prints the verdict that a command would get now, and makes sure that asking has changed nothing.
+func dryRun(w *world, a *args, p *printer) error {
+	verb := a.word("a verb")
+	c := call{verb: verb, params: a.all[1:]}
+	a.plain, a.keys = nil, nil
+	proposal, err := w.proposal(c)
+	if err != nil {
+		return err
+	}
+	view, before := w.state.View(), w.state.Hash()
+	v := view.DryRun(proposal)
+	if w.state.Hash() != before || view.Hash() != before {
+		return errDryRun
+	}
+	p.line("dry-run %s: %s", verb, verdictLine(c, view, v))
+	printItems(p, view, v)
+	return nil
+}
+
+var errDryRun = errors.New("a dry run has changed the state")
+
+func showBarriers(w *world, _ *args, p *printer) error {
+	v := w.state.View()
+	p.line("open")
+	for feed := range v.Changefeeds() {
+		for b := range v.Barriers(feed.ID) {
+			p.line("%s %s, %s", barrierName(v, b), specLine(b.Spec), barrierLine(v, b))
+			for row := range v.BarrierMissing(b) {
+				p.line("  missing %s: %s", dispatcherWord(row.ID), placementLine(v, row))
+			}
+		}
+	}
+	p.line("ended, newest first")
+	for b := range v.BarrierRecords() {
+		p.line("%s %s, %s", barrierName(v, b), specLine(b.Spec), barrierLine(v, b))
+	}
 	return nil
 }
 

@@ -17,6 +17,8 @@ type verb struct {
 	build func(a *args) fsm.Command
 	// act looks at the state, or exchanges it for an equal one, and prints.
 	act func(w *world, a *args, p *printer) error
+	// nests: indented commands below it are its own.
+	nests bool
 }
 
 // verbs lists everything that a script can say.
@@ -34,11 +36,15 @@ func verbs() []verb {
 		{name: "goodbye", usage: "NODE [PLACEMENT...]", build: buildGoodbye},
 		{name: "fence", usage: "NODE [why=TEXT]", build: buildFence},
 		{name: "expire", usage: "NODE [expect=INDEX]", build: buildExpire},
-		{name: "report", usage: "NODE (running|stopped|start-failed PLACEMENT...)... [reason=CODE] [detail=TEXT]", build: buildReport},
+		{name: "start-drain", usage: "NODE", build: buildStartDrain},
+		{name: "clear-drain", usage: "NODE", build: buildClearDrain},
+		{name: "confirm-drain", usage: "NODE", build: buildConfirmDrain},
+		{name: "report", usage: "NODE (running|stopped|start-failed PLACEMENT...)... [reason=CODE] [detail=TEXT] [fatal=true]", build: buildReport},
 		// Changefeeds and tables.
-		{name: "create-changefeed", usage: "NAME [source=] [sink=] [fenced=] [max-write=] [start=] (table=SCHEMA.NAME [split=KEY,...])...", build: buildCreateChangefeed},
+		{name: "create-changefeed", usage: "NAME [source=] [sink=] [fenced=] [max-write=] [start=] [sync-points=DISTANCE] (table=SCHEMA.NAME [split=KEY,...])...", build: buildCreateChangefeed},
 		{name: "pause", usage: "CHANGEFEED", build: buildPause},
-		{name: "resume", usage: "CHANGEFEED", build: buildResume},
+		{name: "resume", usage: "CHANGEFEED [from=POSITION] [force=true]", build: buildResume},
+		{name: "update-changefeed", usage: "CHANGEFEED [source=] [sync-points=DISTANCE]", build: buildUpdateChangefeed},
 		{name: "remove-changefeed", usage: "CHANGEFEED", build: buildRemoveChangefeed},
 		{name: "add-tables", usage: "CHANGEFEED [start=POSITION] (table=SCHEMA.NAME [split=KEY,...])...", build: buildAddTables},
 		{name: "drop-tables", usage: "CHANGEFEED table=SCHEMA.NAME...", build: buildDropTables},
@@ -46,14 +52,23 @@ func verbs() []verb {
 		{name: "add", usage: "DISPATCHER NODE [epoch=EPOCH]", build: buildAdd},
 		{name: "move", usage: "DISPATCHER [from=NODE|*] to=NODE [epoch=EPOCH]", build: buildMove},
 		{name: "remove", usage: "DISPATCHER [epoch=EPOCH]", build: buildRemove},
-		{name: "admit", usage: "add|move|remove|stop|NUMBER DISPATCHER [from=NODE|*] [to=NODE] [epoch=EPOCH]", build: buildAdmit},
+		{name: "split", usage: "DISPATCHER (at=KEY,...|spans=START..END,...) [targets=NODE|-,...] [epoch=EPOCH]", build: buildSplit},
+		{name: "merge", usage: "DISPATCHER,... [epoch=EPOCH]", build: buildMerge},
+		{name: "admit", usage: "add|move|remove|stop|split|merge|NUMBER [DISPATCHER] [from=NODE|*] [to=NODE] [epoch=EPOCH]", build: buildAdmit},
+		{name: "admit-many", usage: "[all]", build: buildAdmitMany, nests: true},
 		{name: "cancel", usage: "OPERATOR", build: buildCancel},
+		// Events and watermarks.
+		{name: "say", usage: "NODE waiting|written|passed|not-begun|unknown CHANGEFEED ddl@TS|sync@TS (PLACEMENT...|all [except=DISPATCHER,...] [hash=wrong]) [run=RUN] [perm=PERMISSION] [earlier=POSITION] [SPEC]", build: buildSay},
+		{name: "decide", usage: "CHANGEFEED ddl@TS|sync@TS written|write-again|skip [run=RUN] [perm=PERMISSION]", build: buildDecide},
+		{name: "checkpoint", usage: "CHANGEFEED to=POSITION [NODE|*=POSITION]... [wrong=NODE,...] [run=RUN]", build: buildCheckpoint},
 		// Looking.
 		{name: "state", usage: "[DISPATCHER|CHANGEFEED|NODE]", act: showState},
 		{name: "orders", usage: "NODE", act: showOrders},
 		{name: "operators", usage: "", act: showOperators},
+		{name: "barriers", usage: "", act: showBarriers},
 		{name: "history", usage: "DISPATCHER", act: showHistory},
-		{name: "explain", usage: "[$NAME]", act: explain},
+		{name: "explain", usage: "[$NAME|dispatcher DISPATCHER|operator OPERATOR|barrier CHANGEFEED ddl@TS|sync@TS|request ID]", act: explain},
+		{name: "dry-run", usage: "VERB PARAMETER...", act: dryRun},
 		{name: "hash", usage: "", act: showHash},
 		{name: "check", usage: "", act: check},
 		{name: "snapshot", usage: "", act: snapshot},

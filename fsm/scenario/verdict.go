@@ -36,12 +36,21 @@ func (w *world) printEntry(p *printer, e entryPrint) {
 		if c.name != "" {
 			w.names[c.name] = w.last
 		}
-		p.line("%s%s: %s", indent, c.verb, w.verdictLine(c, after, e.verdicts[i]))
+		p.line("%s%s: %s", indent, c.verb, verdictLine(c, after, e.verdicts[i]))
+		printItems(p, after, e.verdicts[i])
 	}
 	printChanges(p, e.before, after)
 }
 
-func (w *world) verdictLine(c call, after *fsm.View, v fsm.Verdict) string {
+func printItems(p *printer, after *fsm.View, v fsm.Verdict) {
+	for i, item := range v.Items {
+		line := facts{item.Reason.String()}
+		line = append(line, factWords(wordsOf(after), item.Facts)...)
+		p.line("  item %d: %s", i+1, line.String())
+	}
+}
+
+func verdictLine(c call, after *fsm.View, v fsm.Verdict) string {
 	line := facts{v.Reason.String()}
 	line = append(line, factWords(wordsOf(after), v.Facts)...)
 	line.addIf(v.Replayed, "replayed=%d", v.Index)
@@ -83,6 +92,9 @@ func factWords(word words, f fsm.Facts) facts {
 	line.addIf(f.Limit != "", "limit=%s", quote(f.Limit))
 	line.addIf(f.Have != 0, "have=%d", f.Have)
 	line.addIf(f.Want != 0, "want=%d", f.Want)
+	line.addIf(f.Run != 0, "run=%d", f.Run)
+	line.addIf(f.At != fsm.Position{}, "at=%s", f.At)
+	line.addIf(f.Permission != 0, "perm=%d", f.Permission)
 	line.addIf(f.Detail != "", "detail=%s", quote(f.Detail))
 	return line
 }

@@ -98,6 +98,7 @@ type call struct {
 	envelope []parameter
 	verb     string
 	params   []parameter
+	inner    []call // the indented commands of a verb that takes some
 }
 
 // keyed splits a word key=value. A quote before the = makes it a plain word.
