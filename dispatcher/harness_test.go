@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/weir-project/weir/dispatcher/schema"
 	"github.com/weir-project/weir/dispatcher/session"
 	"github.com/weir-project/weir/fence"
 	"github.com/weir-project/weir/fence/clock"
@@ -86,6 +88,9 @@ type leader struct {
 	goodbyes      []fsm.Goodbye
 	goodbyeErr    error
 	serving       sync.WaitGroup
+	// said is what was said of events, repetitions included; reply answers a report, nil for one that is lost.
+	said  []session.BarrierReport
+	reply func(r *fsm.BarrierReport) []fsm.Reason
 }
 
 func newLeader(t *testing.T) *leader {
@@ -174,7 +179,58 @@ func (l *leader) take(p *pipe, m session.FromNode) {
 		}
 	case m.List != nil:
 		l.lists = append(l.lists, *m.List)
+	case m.Barrier != nil:
+		l.said = append(l.said, *m.Barrier)
+		l.answer(p, m.Barrier)
 	}
+}
+
+// answer answers a message about events, unless one of its reports is lost.
+func (l *leader) answer(p *pipe, m *session.BarrierReport) {
+	var answers []fsm.Reason
+	for i := range m.Reports {
+		var got []fsm.Reason
+		if l.reply != nil {
+			got = l.reply(&m.Reports[i])
+		}
+		if got == nil {
+			return
+		}
+		answers = append(answers, got...)
+	}
+	l.index++
+	p.down <- session.FromLeader{Barrier: &session.BarrierAnswer{Term: l.term, Index: l.index, Seq: m.Seq, Answers: answers}}
+}
+
+// always answers every placement alike.
+func always(answer fsm.Reason) func(r *fsm.BarrierReport) []fsm.Reason {
+	return func(r *fsm.BarrierReport) []fsm.Reason {
+		if r.All {
+			return []fsm.Reason{answer}
+		}
+		return slices.Repeat([]fsm.Reason{answer}, len(r.Pairs))
+	}
+}
+
+// heard returns what was said of events since the last call.
+func (l *leader) heard() []fsm.BarrierReport {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []fsm.BarrierReport
+	for _, m := range l.said {
+		out = append(out, m.Reports...)
+	}
+	l.said = nil
+	return out
+}
+
+// event orders something about events, from a new state.
+func (l *leader) event(orders ...fsm.BarrierOrder) {
+	l.mu.Lock()
+	l.index++
+	o := &session.Orders{Term: l.term, Index: l.index, Barriers: orders}
+	l.mu.Unlock()
+	l.say(session.FromLeader{Orders: o})
 }
 
 // set changes the leader's behaviour.
@@ -250,6 +306,8 @@ const (
 	stageRead       stage = "read"
 	stageWrite      stage = "write"
 	stageClose      stage = "close"
+	stageEvent      stage = "event"
+	stageEventDone  stage = "event done" // after the effect
 )
 
 // effect is something that reached the fake sink.
@@ -261,6 +319,8 @@ type effect struct {
 	rows    int
 	at      time.Time
 	changes []Change
+	event   DDL
+	done    bool // the record was there
 }
 
 // world is the fake source and sink of a test. Hooks run at their stage, before the effect; what they return is what the
@@ -278,12 +338,13 @@ type world struct {
 	closes  int
 	readers int
 	starts  []fsm.Position // where the source was opened
+	records map[DDLKey]bool
 }
 
 func newWorld(txs ...Transaction) *world {
 	return &world{
 		props: SinkProperties{Fenced: true}, hooks: make(map[stage]func(context.Context, func() error) error), txs: txs,
-		atEnd: io.EOF, reached: make(map[stage]int), rows: make(map[fsm.Span]effect),
+		atEnd: io.EOF, reached: make(map[stage]int), rows: make(map[fsm.Span]effect), records: make(map[DDLKey]bool),
 	}
 }
 
@@ -316,6 +377,18 @@ func (w *world) writes() []effect {
 	var out []effect
 	for _, e := range w.effects {
 		if e.kind == CallWrite {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+func (w *world) events() []effect {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var out []effect
+	for _, e := range w.effects {
+		if e.kind == CallEvent {
 			out = append(out, e)
 		}
 	}
@@ -414,8 +487,32 @@ func (f *fakeWriter) apply(b Batch) error {
 	return nil
 }
 
-func (f *fakeWriter) WriteDDL(context.Context, DDL, func() error) (bool, error) {
-	return false, errors.New("no barriers here")
+func (f *fakeWriter) WriteDDL(ctx context.Context, ddl DDL, allow func() error) (bool, error) {
+	if err := f.w.at(ctx, stageEvent, allow); err != nil {
+		return false, err
+	}
+	if err := allow(); err != nil {
+		return false, err
+	}
+	done, err := f.record(ddl)
+	if err != nil {
+		return false, err
+	}
+	return done, f.w.at(ctx, stageEventDone, allow)
+}
+
+func (f *fakeWriter) record(ddl DDL) (done bool, err error) {
+	f.w.mu.Lock()
+	defer f.w.mu.Unlock()
+	if row := f.w.rows[f.spec.Span]; row.token != f.token {
+		return false, &FencedError{Own: f.token, Found: row.token, Table: f.spec.Table}
+	}
+	done = f.w.records[ddl.Key]
+	f.w.records[ddl.Key] = true
+	f.w.effects = append(f.w.effects, effect{
+		kind: CallEvent, span: f.spec.Span, token: f.token, at: time.Now(), event: ddl, done: done,
+	})
+	return done, nil
 }
 
 func (f *fakeWriter) Delete(context.Context, func() error) error {
@@ -608,9 +705,52 @@ func tx(ts uint64, rows int) Transaction {
 	return t
 }
 
+// alter is a schema change of table t.
+func alter(ts uint64) Transaction {
+	statement := "alter table t add column c" + strconv.FormatUint(ts, 10) + " int"
+	table := fsm.TableRef{Schema: "public", Name: "t"}
+	return Transaction{Position: fsm.Position{TS: ts, Stage: fsm.StageDDL}, Event: &Event{
+		Statement: statement,
+		Change: schema.Change{Kind: schema.KindAlter, Tables: []fsm.TableRef{table}, Actions: []schema.Action{
+			{Kind: schema.ActionAddColumn, Column: schema.Column{Name: "c" + strconv.FormatUint(ts, 10), Type: "integer"}},
+		}},
+		Spec: fsm.BarrierSpec{Influence: fsm.InfluenceTables, Tables: []fsm.TableRef{table}, Trigger: true, Statement: statement},
+	}}
+}
+
+func ddlAt(ts uint64) fsm.BarrierKey {
+	return fsm.BarrierKey{Changefeed: 9, Run: 1, At: fsm.Position{TS: ts, Stage: fsm.StageDDL}}
+}
+
+func syncAt(ts uint64) fsm.BarrierKey {
+	return fsm.BarrierKey{Changefeed: 9, Run: 1, At: fsm.Position{TS: ts, Stage: fsm.StageSyncPoint}}
+}
+
+func pairOf(d fsm.DispatcherID, e fsm.Epoch) session.Pair { return session.Pair{Dispatcher: d, Epoch: e} }
+
+// passOrder lets placements pass an event.
+func passOrder(key fsm.BarrierKey, pairs ...session.Pair) fsm.BarrierOrder {
+	return fsm.BarrierOrder{Key: key, Action: fsm.ActionPass, Pairs: pairs}
+}
+
+// writeOrder gives a placement the permission to write an event.
+func writeOrder(key fsm.BarrierKey, permission uint64, p session.Pair) fsm.BarrierOrder {
+	return fsm.BarrierOrder{
+		Key: key, Action: fsm.ActionWrite, Permission: permission, Pairs: []session.Pair{p},
+		Tables: []fsm.TableRef{{Schema: "public", Name: "t"}},
+	}
+}
+
+// triggerOrder starts a changefeed's trigger.
+func triggerOrder(d fsm.DispatcherID, e fsm.Epoch) fsm.Order {
+	o := startOrder(d, e)
+	o.Work.Trigger, o.Work.Schema, o.Work.Table, o.Work.Span = true, "", "", fsm.Span{}
+	return o
+}
+
 func startOrder(d fsm.DispatcherID, e fsm.Epoch) fsm.Order {
 	return fsm.Order{Kind: fsm.OrderStart, Dispatcher: d, Epoch: e, Work: fsm.Work{
-		Changefeed: "feed", Run: 1, Source: "fake:src", Sink: "fake:sink", SinkFenced: true, Schema: "public", Table: "t", TableID: 1,
+		Changefeed: "feed", ChangefeedID: 9, Run: 1, Source: "fake:src", Sink: "fake:sink", SinkFenced: true, Schema: "public", Table: "t", TableID: 1,
 		Span: spanOf(d),
 	}}
 }
