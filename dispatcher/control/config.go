@@ -41,6 +41,9 @@ type Config struct {
 	Timing  fence.Timing
 	// Limits bound the scheduler; the zero value means scheduler.DefaultLimits.
 	Limits scheduler.Limits
+	// SplitKeys knows where a dispatcher's rows are best cut, as the scheduler asks for it; nil means that nothing is split.
+	// It is called from the loop and must return soon.
+	SplitKeys func(fsm.Dispatcher) ([]string, bool)
 	// SharePercent of the live nodes may expire together without being slowed down; at least one may.
 	SharePercent int
 	// StepDown gives leadership up, for a reason in words. It is called from the loop and must not wait for Run to return.
@@ -99,6 +102,35 @@ const (
 	reportsPerEntry = 500
 	reportBytes     = 48 << 10
 	reportsWaiting  = 1 << 16
+	// barrierMessagesWaiting bounds the messages about events of one node that wait to be dealt with, to be answered, or to
+	// be asked; nodes repeat what is not answered.
+	barrierMessagesWaiting = 1_024
+	// barriersPerMessage bounds what one message says about events, barriersPerLook what one look has to say.
+	barriersPerMessage = 16
+	barriersPerLook    = 256
+	// askMissingAfter is how long an event must have been open before those that it waits for are asked again, every
+	// askMissingEvery at most asksPerRound of them, each about one event not more often than each askAgainAfter.
+	askMissingAfter = 2 * time.Second
+	askMissingEvery = time.Second
+	askAgainAfter   = 5 * time.Second
+	asksPerRound    = 4_096
+	// checkpointEvery is the period of watermarks. One whose sets have changed on its way into the log is made anew at
+	// once, checkpointTries times in all.
+	checkpointEvery = time.Second
+	checkpointTries = 5
+	// marksKept bounds what is remembered of the sets of one changefeed on one node, additionsKept what has come into the
+	// sets of one node.
+	marksKept     = 64
+	additionsKept = 1 << 12
+	// drainsEvery is how often drains are looked at.
+	drainsEvery = 500 * time.Millisecond
+	// rateWindow is the time over which rows a second are counted; a rate is forgotten when nothing has been reported for
+	// rateStale. What a node has said nothing of is known to be idle once it has been heard for rateKnown.
+	rateWindow = 2 * time.Second
+	rateStale  = 10 * time.Second
+	rateKnown  = 10 * time.Second
+	// busiestKept is how many of a node's busiest placements the scheduler is told of.
+	busiestKept = 16
 	// acksWaiting bounds the acknowledged reports that wait to be sent to one node; a repeated report is answered again.
 	acksWaiting = 1 << 16
 	// strayLimit bounds the pairs of one node that must be stopped beside what the state orders; half of the window is left

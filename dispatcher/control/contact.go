@@ -2,6 +2,7 @@ package control
 
 import (
 	"cmp"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,10 +29,20 @@ type contact struct {
 	setEqual   bool
 	differs    difference
 	progress   map[fsm.DispatcherID]soft
+	rates      rates
+	crews      []session.Crew // by changefeed
+	dispatches uint32         // in its set
+	empty      bool           // it holds nothing, by its word and by the state when it said so
+
+	sets *sets // has a lock of its own
 }
 
 // soft is a node's word about a dispatcher under one epoch.
 type soft = session.Progress
+
+func newContact(inc fsm.Incarnation) *contact {
+	return &contact{inc: inc, progress: make(map[fsm.DispatcherID]soft), rates: newRates(), sets: newSets()}
+}
 
 // difference is how long set hashes have differed.
 type difference struct {
@@ -76,11 +87,42 @@ func (c *contact) acknowledge(a fence.Ack, index uint64, captured clock.Reading)
 }
 
 // note takes a heartbeat's words about the node.
-func (c *contact) note(hb *session.Heartbeat, at clock.Reading, setEqual bool) {
+func (c *contact) note(hb *session.Heartbeat, at clock.Reading, setEqual, empty bool) {
+	crews := hb.Crews
+	if !slices.IsSortedFunc(crews, compareCrews) {
+		crews = slices.SortedFunc(slices.Values(crews), compareCrews)
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.heard {
+		c.rates.since = at
+	}
 	c.heard, c.heardAt = true, at
 	c.gateOpen, c.gateReason, c.setEqual = hb.GateOpen, hb.GateReason, setEqual
+	c.crews, c.dispatches, c.empty = crews, hb.Dispatchers, empty
+}
+
+func compareCrews(a, b session.Crew) int { return cmp.Compare(a.Changefeed, b.Changefeed) }
+
+// crew returns the newest word about what the node runs of a changefeed.
+func (c *contact) crew(feed fsm.ChangefeedID) (session.Crew, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i, ok := slices.BinarySearchFunc(c.crews, feed, func(w session.Crew, id fsm.ChangefeedID) int {
+		return cmp.Compare(w.Changefeed, id)
+	})
+	if !ok {
+		return session.Crew{}, false
+	}
+	return c.crews[i], true
+}
+
+// holdsNothing says whether the newest heartbeat came from a draining node that had nothing left, and how many
+// dispatchers it named.
+func (c *contact) holdsNothing() (empty bool, dispatchers uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.empty, c.dispatches
 }
 
 // differing notes whether the set hashes differ at a heartbeat, and returns for how long they have.
@@ -106,12 +148,14 @@ func (c *contact) alive(now clock.Reading, lease time.Duration) bool {
 
 // advance keeps progress of placements that the view says the incarnation has; what it has no more is swept out when it
 // is more than what it has.
-func (c *contact) advance(view *fsm.View, news []session.Progress) {
+func (c *contact) advance(view *fsm.View, news []session.Progress, at clock.Reading) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, p := range news {
+	for i := range news {
+		p := &news[i]
 		if isCurrent(view, c.inc, session.Pair{Dispatcher: p.Dispatcher, Epoch: p.Epoch}) {
-			c.progress[p.Dispatcher] = p
+			c.progress[p.Dispatcher] = *p
+			c.rates.note(p, at)
 		}
 	}
 	const slack = 256

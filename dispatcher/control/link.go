@@ -2,6 +2,7 @@ package control
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/weir-project/weir/dispatcher/session"
@@ -21,14 +22,17 @@ type link struct {
 	closing chan struct{} // closed with the first close
 	gone    chan struct{} // closed when the session has ended
 
-	mu      sync.Mutex
-	last    *session.Close
-	ack     *session.Ack
-	acks    []session.ReportAck
-	ackedN  int // pairs in acks
-	ask     bool
-	orders  outgoing
-	reports inbox
+	mu       sync.Mutex
+	last     *session.Close
+	ack      *session.Ack
+	acks     []session.ReportAck
+	ackedN   int // pairs in acks
+	answers  []session.BarrierAnswer
+	ask      bool
+	events   []fsm.BarrierKey // to ask about
+	orders   outgoing
+	reports  inbox
+	barriers barrierInbox
 	// asked is the view at which the node was asked for its list; nil while no question is open.
 	asked *fsm.View
 }
@@ -38,7 +42,7 @@ func newLink(stream session.LeaderStream, hello session.Hello) *link {
 		stream: stream, hello: hello, inc: hello.Incarnation,
 		wake: make(chan struct{}, 1), told: make(chan struct{}, 1),
 		closing: make(chan struct{}), gone: make(chan struct{}),
-		orders:  outgoing{sent: make(map[orderKey]mark), strays: make(map[session.Pair]struct{})},
+		orders:  newOutgoing(),
 		reports: inbox{queued: make(map[session.ReportedPair]struct{})},
 	}
 }
@@ -51,7 +55,7 @@ func (k *link) close(c session.Close) {
 		return
 	}
 	k.last = &c
-	k.ack, k.acks, k.ask, k.orders.batch = nil, nil, false, nil
+	k.ack, k.acks, k.answers, k.ask, k.events, k.orders.batch = nil, nil, nil, false, nil, nil
 	close(k.closing)
 	signal(k.wake)
 }
@@ -91,8 +95,13 @@ func (k *link) next() (session.FromLeader, bool) {
 		first := k.acks[0]
 		m.ReportAck, k.acks = &first, k.acks[1:]
 		k.ackedN -= len(first.Pairs)
+	case len(k.answers) > 0:
+		first := k.answers[0]
+		m.Barrier, k.answers = &first, k.answers[1:]
 	case k.ask:
 		m.AskList, k.ask = &session.AskList{}, false
+	case len(k.events) > 0:
+		m.AskBarriers, k.events = &session.AskBarriers{Key: k.events[0]}, k.events[1:]
 	case len(k.orders.batch) > 0:
 		m.Orders = k.orders.take()
 	default:
@@ -127,6 +136,30 @@ func (k *link) acknowledgeReports(a session.ReportAck) {
 	k.acks = append(k.acks, a)
 	k.ackedN += len(a.Pairs)
 	signal(k.wake)
+}
+
+// answerBarrier leaves an answer to what the node has said of events; one that does not fit is made again when the node
+// repeats its words.
+func (k *link) answerBarrier(a session.BarrierAnswer) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.last != nil || len(k.answers) >= barrierMessagesWaiting {
+		return
+	}
+	k.answers = append(k.answers, a)
+	signal(k.wake)
+}
+
+// askBarriers asks for what the node has to say about an event, unless that question waits to be sent or too many do.
+func (k *link) askBarriers(key fsm.BarrierKey) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.last != nil || len(k.events) >= barrierMessagesWaiting || slices.Contains(k.events, key) {
+		return false
+	}
+	k.events = append(k.events, key)
+	signal(k.wake)
+	return true
 }
 
 // askList asks for the node's list, unless a question is open.
@@ -191,6 +224,13 @@ func (k *link) due() uint64 {
 	return k.orders.due
 }
 
+// carriedOut says whether a node that has carried out the orders of an index has carried out all that it was sent here.
+func (k *link) carriedOut(index uint64) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.orders.batch) == 0 && len(k.orders.strays) == 0 && index >= k.orders.newest
+}
+
 // leave puts reports in the inbox.
 func (k *link) leave(reports []fsm.PlacementReport) {
 	k.mu.Lock()
@@ -199,6 +239,23 @@ func (k *link) leave(reports []fsm.PlacementReport) {
 		k.reports.put(reports)
 		signal(k.told)
 	}
+}
+
+// leaveBarriers puts words about events in their inbox.
+func (k *link) leaveBarriers(m session.BarrierReport) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.last == nil {
+		k.barriers.put(m)
+		signal(k.told)
+	}
+}
+
+// collectBarriers takes the words about events for one entry.
+func (k *link) collectBarriers() []session.BarrierReport {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.barriers.take()
 }
 
 // collect takes the reports for one entry.

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -128,7 +129,7 @@ func (l *fakeLog) Propose(ctx context.Context, proposals ...fsm.Proposal) ([]fsm
 	}
 	if h.answer != nil {
 		if v, ok := h.answer(first); ok {
-			return []fsm.Verdict{v}, nil
+			return slices.Repeat([]fsm.Verdict{v}, len(proposals)), nil
 		}
 	}
 	if h.before != nil {

@@ -18,7 +18,8 @@ func TestASoundNodeIsAcknowledgedAndPlaced(t *testing.T) {
 		for id := range fsm.DispatcherID(4) {
 			require.Equal(t, fsm.Running, h.dispatcher(id+1).Phase)
 		}
-		require.Len(t, n1.held, 2)
+		require.Equal(t, fsm.Running, h.dispatcher(5).Phase, "the changefeed's trigger")
+		require.Len(t, n1.held, 3)
 		require.Len(t, n2.held, 2)
 		acks := n1.got(isAck)
 		require.Greater(t, len(acks), 15, "one for each heartbeat")

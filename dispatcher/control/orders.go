@@ -69,12 +69,18 @@ func (r *reign) look(now clock.Reading) error {
 type outgoing struct {
 	batch  []session.Orders // not yet taken by the writer; all of one state
 	sent   map[orderKey]mark
+	told   told
 	strays map[session.Pair]struct{}
 	due    uint64 // index of the newest batch, 0 when nothing is ordered
+	newest uint64 // index of the newest batch of the session
 	seen   uint64 // index of the view looked at last
 	dirty  bool   // strays were added
 	oldest mark   // the one that is to be repeated first; its round is 0 if there is none
 	round  uint64
+}
+
+func newOutgoing() outgoing {
+	return outgoing{sent: make(map[orderKey]mark), told: make(told), strays: make(map[session.Pair]struct{})}
 }
 
 type orderKey struct {
@@ -119,13 +125,17 @@ func (g *outgoing) derive(view *fsm.View, inc fsm.Incarnation, now clock.Reading
 	}
 	g.takeBack()
 	g.seen, g.dirty, g.oldest = index, false, mark{}
+	g.round++
+	say, events := g.barriers(view, inc, now)
+	g.packBarriers(view.Meta(), say)
 	if !view.HasPending(inc) && len(g.strays) == 0 {
 		clear(g.sent)
-		g.due = 0
-		return 0
+		if !events {
+			g.due = 0
+		}
+		return g.seal(view.Meta(), len(say))
 	}
 	p := picker{out: g, now: now}
-	g.round++
 	for o := range g.wanted(view, inc) {
 		if p.found+len(p.first) >= ordersWindow {
 			break
@@ -133,7 +143,7 @@ func (g *outgoing) derive(view *fsm.View, inc fsm.Incarnation, now clock.Reading
 		p.pick(o)
 	}
 	g.forget(p.found)
-	return g.pack(view.Meta(), p.chosen(), now)
+	return g.seal(view.Meta(), len(say)+g.pack(view.Meta(), p.chosen(), now))
 }
 
 // wanted yields the strays' stops and then the orders of the state.
@@ -158,6 +168,9 @@ func (g *outgoing) takeBack() {
 		for _, o := range m.Orders {
 			delete(g.sent, keyOf(o))
 		}
+		for i := range m.Barriers {
+			delete(g.told, m.Barriers[i].Key)
+		}
 	}
 	g.batch = nil
 }
@@ -173,6 +186,11 @@ func (g *outgoing) forget(found int) {
 // mark notes when an order was sent that is not sent now.
 func (g *outgoing) mark(key orderKey, m mark) {
 	g.sent[key] = m
+	g.remind(m)
+}
+
+// remind sees to it that what was sent at a mark is looked at again when it is to be repeated.
+func (g *outgoing) remind(m mark) {
 	if g.oldest.round == 0 || clock.MinElapsed(m.at, g.oldest.at) > 0 {
 		g.oldest = m
 	}
@@ -185,11 +203,16 @@ func (g *outgoing) pack(meta fsm.Meta, orders []fsm.Order, now clock.Reading) in
 		}
 		g.batch = append(g.batch, session.Orders{Term: meta.Term, Index: meta.Index, Orders: part, More: true})
 	}
+	return len(orders)
+}
+
+// seal ends the batch; it returns how many orders are in it.
+func (g *outgoing) seal(meta fsm.Meta, orders int) int {
 	if n := len(g.batch); n > 0 {
 		g.batch[n-1].More = false
-		g.due = meta.Index
+		g.due, g.newest = meta.Index, meta.Index
 	}
-	return len(orders)
+	return orders
 }
 
 // picker chooses among the orders of a state: those never sent go before those to repeat.

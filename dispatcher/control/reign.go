@@ -30,7 +30,8 @@ type reign struct {
 	mu        sync.Mutex
 	over      bool
 	contacts  map[fsm.Incarnation]*contact
-	committed clock.Reading // when the newest tick that was applied had been captured; the term's begin before that
+	holders   map[fsm.ChangefeedID]holding // what holds each watermark
+	committed clock.Reading                // when the newest tick that was applied had been captured; the term's begin before that
 }
 
 func newReign(cfg *Config, n *counters, term uint64) (*reign, error) {
@@ -44,8 +45,8 @@ func newReign(cfg *Config, n *counters, term uint64) (*reign, error) {
 	}
 	return &reign{
 		cfg: cfg, counters: n, term: term, log: cfg.Logger.With("term", term), tracker: tracker, guard: guard,
-		planning: planning{refused: make(map[fsm.DispatcherID]refusal)}, kicked: make(chan struct{}, 1),
-		contacts: make(map[fsm.Incarnation]*contact), committed: cfg.Clock.Now(),
+		planning: planning{refused: make(map[subject]refusal)}, kicked: make(chan struct{}, 1),
+		contacts: make(map[fsm.Incarnation]*contact), holders: make(map[fsm.ChangefeedID]holding), committed: cfg.Clock.Now(),
 	}, nil
 }
 
@@ -56,7 +57,7 @@ func (r *reign) run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, r.close)()
 	r.fresh()
 	var loops sync.WaitGroup
-	for _, loop := range []func(context.Context) error{r.ticks, r.watch, r.looks, r.expiries, r.plans} {
+	for _, loop := range []func(context.Context) error{r.ticks, r.watch, r.looks, r.expiries, r.plans, r.checkpoints, r.asks, r.drains} {
 		loops.Go(func() {
 			if err := loop(ctx); err != nil {
 				stop(err)
@@ -100,7 +101,7 @@ func (r *reign) join(k *link) bool {
 	}
 	c := r.contacts[k.inc]
 	if c == nil {
-		c = &contact{inc: k.inc, progress: make(map[fsm.DispatcherID]soft)}
+		c = newContact(k.inc)
 		r.contacts[k.inc] = c
 	}
 	k.contact = c

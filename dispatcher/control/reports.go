@@ -94,9 +94,15 @@ func find(view *fsm.View, inc fsm.Incarnation, rep *fsm.PlacementReport) finding
 // reports deals with what a node reports until its session ends.
 func (r *reign) reports(ctx context.Context, k *link) {
 	for ctx.Err() == nil {
-		batch := k.collect()
+		// What runs comes first: words about events count only of what is known to run.
+		batch, words := k.collect(), k.collectBarriers()
 		if len(batch) > 0 {
 			r.settle(ctx, k, batch)
+		}
+		if len(words) > 0 {
+			r.settleBarriers(ctx, k, words)
+		}
+		if len(batch)+len(words) > 0 {
 			continue
 		}
 		select {
@@ -123,6 +129,7 @@ func (r *reign) settle(ctx context.Context, k *link, batch []fsm.PlacementReport
 			r.stray(k, reported(&batch[i]).Pair)
 			inert = append(inert, reported(&batch[i]))
 		case findInert:
+			k.contact.sets.seen(&batch[i], view.Meta().Index)
 			inert = append(inert, reported(&batch[i]))
 		case findCounts:
 			counts = append(counts, batch[i])
@@ -131,11 +138,12 @@ func (r *reign) settle(ctx context.Context, k *link, batch []fsm.PlacementReport
 	r.counters.reportsDeduplicated.Add(uint64(len(inert)))
 	r.answer(k, inert, view.Meta().Index)
 	if len(counts) > 0 {
-		r.proposeReports(ctx, k, counts)
+		r.proposeReports(ctx, k, view, counts)
 	}
 }
 
-func (r *reign) proposeReports(ctx context.Context, k *link, reports []fsm.PlacementReport) {
+func (r *reign) proposeReports(ctx context.Context, k *link, view *fsm.View, reports []fsm.PlacementReport) {
+	k.contact.sets.proposing(view, reports)
 	verdicts, err := r.propose(ctx, byNode(k.hello.Node), &fsm.ReportPlacements{
 		Node: k.hello.Node, Incarnation: k.inc, Reports: reports,
 	})
@@ -151,6 +159,7 @@ func (r *reign) proposeReports(ctx context.Context, k *link, reports []fsm.Place
 		return
 	}
 	r.counters.reports.Add(uint64(len(reports)))
+	k.contact.sets.proposed(view, r.fresh(), k.inc, reports, v.Index)
 	done := make([]session.ReportedPair, len(reports))
 	for i := range reports {
 		done[i] = reported(&reports[i])

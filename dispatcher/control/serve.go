@@ -92,6 +92,8 @@ func (r *reign) handle(k *link, msg session.FromNode) {
 		r.heartbeat(k, msg.Heartbeat)
 	case msg.Report != nil:
 		k.leave(msg.Report.Reports)
+	case msg.Barrier != nil:
+		k.leaveBarriers(*msg.Barrier)
 	case msg.List != nil:
 		r.list(k, msg.List.Pairs)
 	}
@@ -110,8 +112,9 @@ func (r *reign) heartbeat(k *link, hb *session.Heartbeat) {
 		return
 	}
 	setEqual := hb.SetHash == view.Load(k.inc).SetHash
-	k.contact.note(hb, at, setEqual)
-	k.contact.advance(view, hb.Progress)
+	empty := node.Draining && hb.Dispatchers == 0 && view.DrainLeft(node) == 0 && r.carriedOut(k, hb)
+	k.contact.note(hb, at, setEqual, empty)
+	k.contact.advance(view, hb.Progress, at)
 	if node.Status == fsm.NodeStatusLive {
 		heard := r.tracker.Heard(fence.Heartbeat{
 			Incarnation: uint64(k.inc), Seq: hb.Seq, Open: hb.GateOpen, Done: hb.OrdersIndex, Due: k.due(), Lease: leaseOf(node),
@@ -121,6 +124,15 @@ func (r *reign) heartbeat(k *link, hb *session.Heartbeat) {
 		}
 	}
 	r.checkSet(k, view, setEqual, at)
+}
+
+// carriedOut says whether the node has carried out all that it was ordered in this session.
+func (r *reign) carriedOut(k *link, hb *session.Heartbeat) bool {
+	index := hb.OrdersIndex
+	if hb.OrdersTerm != r.term {
+		index = 0
+	}
+	return k.carriedOut(index)
 }
 
 // provesStale closes the session when the node knows of numbers above those that this server has issued.

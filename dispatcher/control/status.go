@@ -112,14 +112,23 @@ type Counters struct {
 	ListsAsked uint64
 	// Expiries were applied, ExpiriesRefused lost against a newer tick. HeldExpiries is how many the guard holds back now.
 	Expiries, ExpiriesRefused, HeldExpiries uint64
-	// Planned operators were admitted, PlansRefused were not.
+	// Planned commands of the scheduler were accepted, PlansRefused were not.
 	Planned, PlansRefused uint64
+	// BarrierReports are words about events that went into the log, BarrierReportsDeduplicated were answered without an
+	// entry. BarriersAsked counts nodes asked again for whom an event waits.
+	BarrierReports, BarrierReportsDeduplicated, BarriersAsked uint64
+	// Checkpoints raised a watermark, CheckpointsRefused were overtaken on their way into the log.
+	Checkpoints, CheckpointsRefused uint64
+	// Drained nodes were confirmed.
+	Drained uint64
 }
 
 type counters struct {
 	ticks, ticksLost, acks, refusedNames, silenced, stepDowns, sessions, refusedSessions atomic.Uint64
 	orders, strays, reports, reportsDeduplicated, listsAsked                             atomic.Uint64
 	expiries, expiriesRefused, held, planned, plansRefused                               atomic.Uint64
+	barrierReports, barrierReportsDeduplicated, barriersAsked                            atomic.Uint64
+	checkpoints, checkpointsRefused, drained                                             atomic.Uint64
 }
 
 func (c *counters) read() Counters {
@@ -130,5 +139,8 @@ func (c *counters) read() Counters {
 		Reports: c.reports.Load(), ReportsDeduplicated: c.reportsDeduplicated.Load(), ListsAsked: c.listsAsked.Load(),
 		Expiries: c.expiries.Load(), ExpiriesRefused: c.expiriesRefused.Load(), HeldExpiries: c.held.Load(),
 		Planned: c.planned.Load(), PlansRefused: c.plansRefused.Load(),
+		BarrierReports: c.barrierReports.Load(), BarrierReportsDeduplicated: c.barrierReportsDeduplicated.Load(),
+		BarriersAsked: c.barriersAsked.Load(), Checkpoints: c.checkpoints.Load(),
+		CheckpointsRefused: c.checkpointsRefused.Load(), Drained: c.drained.Load(),
 	}
 }

@@ -23,7 +23,7 @@ func BenchmarkPlace(b *testing.B) {
 			in := scheduler.Input{View: w.s.View(), Limits: scheduler.DefaultLimits()}
 			b.ReportAllocs()
 			for b.Loop() {
-				if n := len(scheduler.Place(in).Proposals); n == 0 || n > in.Limits.Round {
+				if n := len(scheduler.Make(in).Proposals); n == 0 || n > in.Limits.Round {
 					b.Fatalf("planned %d", n)
 				}
 			}
@@ -41,7 +41,7 @@ func BenchmarkPlaceFromTheMiddle(b *testing.B) {
 		Skip: func(fsm.Dispatcher) bool { return true },
 	}
 	for b.Loop() {
-		if n := len(scheduler.Place(in).Proposals); n != 0 {
+		if n := len(scheduler.Make(in).Proposals); n != 0 {
 			b.Fatalf("planned %d", n)
 		}
 	}

@@ -38,23 +38,23 @@ func TestPlace(t *testing.T) {
 			w.node("n2")
 			w.feed("b", 3)
 			return scheduler.Input{}
-		}, []string{"3->n2", "4->n1", "5->n2"}},
+		}, []string{"4->n2", "5->n1", "6->n2"}},
 		{"siblings weigh double", func(w *world) scheduler.Input {
 			w.node("n1")
 			w.node("n2")
 			w.feed("a", 2) // 1, 2
-			w.feed("b", 2) // 3, 4
+			w.feed("b", 2) // 4, 5
 			w.must(&fsm.AdmitOperator{Op: fsm.OpAdd, Dispatcher: 1, To: "n1"})
-			w.must(&fsm.AdmitOperator{Op: fsm.OpAdd, Dispatcher: 3, To: "n2"})
+			w.must(&fsm.AdmitOperator{Op: fsm.OpAdd, Dispatcher: 4, To: "n2"})
 			return scheduler.Input{}
-		}, []string{"2->n2", "4->n1"}},
+		}, []string{"2->n2", "5->n1"}},
 		{"a paused changefeed is left alone", func(w *world) scheduler.Input {
 			w.node("n1")
 			w.feed("a", 1)
 			w.feed("b", 1)
 			w.must(&fsm.PauseChangefeed{Name: "a"})
 			return scheduler.Input{}
-		}, []string{"2->n1"}},
+		}, []string{"3->n1"}},
 		{"a range that a removal holds waits", func(w *world) scheduler.Input {
 			inc := w.node("n1")
 			w.feed("a", 1)
@@ -63,7 +63,7 @@ func TestPlace(t *testing.T) {
 			w.must(&fsm.DropTables{Changefeed: "a", Tables: []fsm.TableRef{{Schema: "public", Name: "t"}}})
 			w.must(&fsm.AddTables{Changefeed: "a", Tables: []fsm.TableSpec{table("t", 1), table("u", 1)}})
 			return scheduler.Input{}
-		}, []string{"3->n1"}},
+		}, []string{"4->n1"}},
 		{"a dispatcher that has just failed backs off", func(w *world) scheduler.Input {
 			w.node("n1")
 			w.feed("a", 2)
@@ -176,7 +176,7 @@ func TestPlaceLooksPastThoseThatCannotBePlaced(t *testing.T) {
 	w.feed("b", 3)
 	in := scheduler.Input{
 		Limits: limits(func(l *scheduler.Limits) { l.Scan = 4 }),
-		Skip:   func(d fsm.Dispatcher) bool { return d.ID <= 9 || d.ID == 12 },
+		Skip:   func(d fsm.Dispatcher) bool { return d.ID <= 9 || d.ID == 13 },
 	}
 	var placed []string
 	for range 4 {
@@ -187,7 +187,7 @@ func TestPlaceLooksPastThoseThatCannotBePlaced(t *testing.T) {
 		}
 		in.From = plan.Next
 	}
-	require.Equal(t, []string{"10->n1", "11->n1", "13->n1"}, placed)
+	require.Equal(t, []string{"10->n1", "12->n1", "14->n1"}, placed)
 }
 
 // A look that has seen everything starts anew at the head.

@@ -15,6 +15,7 @@ import (
 func TestPlaceProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
+		w.triggers = true
 		g := &chaos{t: t, w: w, incs: map[string]fsm.Incarnation{}}
 		in := scheduler.Input{Limits: scheduler.Limits{
 			Round: rapid.IntRange(1, 8).Draw(t, "round"), Scan: rapid.IntRange(1, 10).Draw(t, "scan"),

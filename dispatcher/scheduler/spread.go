@@ -5,35 +5,50 @@ import "github.com/weir-project/weir/fsm"
 // tablesPerPlan is how many tables of the largest size that is looked at fit into the limit.
 const tablesPerPlan = 16
 
-// spread counts how many dispatchers of a table each candidate has.
+// kin are dispatchers that should not all be on one node: those of a table, and the triggers of all changefeeds.
+type kin fsm.TableID
+
+// triggers is the kin of what reads a changefeed's events; no table has the number.
+const triggers kin = 0
+
+func (p *planner) kinOf(row fsm.Dispatcher) kin {
+	if p.isTrigger(row) {
+		return triggers
+	}
+	return kin(row.Table)
+}
+
+func (p *planner) isTrigger(row fsm.Dispatcher) bool { return p.feedOf(row).Trigger == row.ID }
+
+// spread counts how many dispatchers of a kin each node has.
 type spread struct {
 	view   *fsm.View
 	left   int // rows that may still be read
-	each   int // of one table
+	each   int // of one kin
 	number map[fsm.Incarnation]int
-	counts map[fsm.TableID][]uint64 // by candidate number
+	counts map[kin][]uint64 // by node number
 }
 
-func newSpread(in Input, nodes []*candidate) *spread {
-	s := &spread{
+func newSpread(in Input, nodes []*node) spread {
+	s := spread{
 		view: in.View, left: in.Limits.Spread, each: in.Limits.Spread / tablesPerPlan,
-		number: make(map[fsm.Incarnation]int, len(nodes)), counts: make(map[fsm.TableID][]uint64),
+		number: make(map[fsm.Incarnation]int, len(nodes)), counts: make(map[kin][]uint64),
 	}
-	for _, c := range nodes {
-		s.number[c.incarnation] = c.number
+	for _, n := range nodes {
+		s.number[n.incarnation] = n.number
 	}
 	return s
 }
 
-// of returns the counts of a table, by candidate number.
-func (s *spread) of(table fsm.TableID) []uint64 {
-	if counts, ok := s.counts[table]; ok {
+// of returns the counts of a kin, by node number.
+func (s *spread) of(k kin) []uint64 {
+	if counts, ok := s.counts[k]; ok {
 		return counts
 	}
 	counts := make([]uint64, len(s.number))
-	s.counts[table] = counts
+	s.counts[k] = counts
 	room := min(s.left, s.each)
-	for d := range s.view.DispatchersOfTable(table) {
+	for d := range s.members(k) {
 		if room == 0 {
 			clear(counts)
 			break
@@ -47,4 +62,17 @@ func (s *spread) of(table fsm.TableID) []uint64 {
 	return counts
 }
 
-func (s *spread) add(table fsm.TableID, c *candidate) { s.of(table)[c.number]++ }
+func (s *spread) members(k kin) func(yield func(fsm.Dispatcher) bool) {
+	if k != triggers {
+		return s.view.DispatchersOfTable(fsm.TableID(k))
+	}
+	return func(yield func(fsm.Dispatcher) bool) {
+		for f := range s.view.Changefeeds() {
+			if row, ok := s.view.Dispatcher(f.Trigger); ok && !yield(row) {
+				return
+			}
+		}
+	}
+}
+
+func (s *spread) add(k kin, n *node) { s.of(k)[n.number]++ }

@@ -18,9 +18,10 @@ type fatal interface {
 
 // world is a state machine with one command an entry.
 type world struct {
-	t     fatal
-	s     *fsm.State
-	index uint64
+	t        fatal
+	s        *fsm.State
+	index    uint64
+	triggers bool // triggers are placed as well
 }
 
 func newWorld(t fatal) *world {
@@ -107,15 +108,23 @@ func (w *world) place(in scheduler.Input) scheduler.Plan {
 	if in.Limits == (scheduler.Limits{}) {
 		in.Limits = scheduler.DefaultLimits()
 	}
-	return scheduler.Place(in)
+	if !w.triggers {
+		skip := in.Skip
+		in.Skip = func(d fsm.Dispatcher) bool { return w.isTrigger(d) || (skip != nil && skip(d)) }
+	}
+	return scheduler.Make(in)
+}
+
+func (w *world) isTrigger(d fsm.Dispatcher) bool {
+	t, _ := w.s.Table(d.Table)
+	return t.Trigger
 }
 
 // shown is a plan as "dispatcher->node" words.
 func shown(p scheduler.Plan) []string {
 	out := make([]string, 0, len(p.Proposals))
 	for _, q := range p.Proposals {
-		a := q.Command.(*fsm.AdmitOperator)
-		out = append(out, fmt.Sprintf("%d->%s", a.Dispatcher, a.To))
+		out = append(out, word(q.Command))
 	}
 	return out
 }
@@ -127,3 +136,26 @@ func limits(change func(*scheduler.Limits)) scheduler.Limits {
 }
 
 var _ fatal = (*testing.T)(nil)
+
+// word is a command in short.
+func word(c fsm.Command) string {
+	switch c := c.(type) {
+	case *fsm.CancelOperator:
+		return fmt.Sprintf("cancel %v", c.Op)
+	case *fsm.FenceNode:
+		return fmt.Sprintf("fence %s", c.Node)
+	case *fsm.AdmitOperator:
+		switch c.Op {
+		case fsm.OpAdd:
+			return fmt.Sprintf("%d->%s", c.Dispatcher, c.To)
+		case fsm.OpMove:
+			return fmt.Sprintf("%d:%s->%s", c.Dispatcher, c.From, c.To)
+		case fsm.OpSplit:
+			return fmt.Sprintf("split %d into %v at %v", c.Dispatcher, c.Spans, c.Targets)
+		case fsm.OpMerge:
+			return fmt.Sprintf("merge %v", c.Sources)
+		case fsm.OpRemove, fsm.OpStop:
+		}
+	}
+	return fmt.Sprintf("%T", c)
+}
