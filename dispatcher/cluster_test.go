@@ -38,7 +38,7 @@ type smallCluster struct {
 	index uint64
 	term  uint64
 
-	links   map[fsm.NodeName]*cable
+	cables  []*cable
 	stop    context.CancelFunc
 	running sync.WaitGroup
 }
@@ -46,7 +46,7 @@ type smallCluster struct {
 func newSmallCluster(t *testing.T) *smallCluster {
 	t.Helper()
 	c := &smallCluster{
-		t: t, appends: fence.NewAppends(), clk: clock.NewBubble(), state: fsm.New(), term: 1, links: make(map[fsm.NodeName]*cable),
+		t: t, appends: fence.NewAppends(), clk: clock.NewBubble(), state: fsm.New(), term: 1,
 	}
 	c.do(&fsm.BeginTerm{Server: "s1"})
 	c.do(&fsm.BeginGeneration{Generation: 7, Cluster: "c1", Why: fsm.GenerationBootstrap})
@@ -59,6 +59,7 @@ func newSmallCluster(t *testing.T) *smallCluster {
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	c.stop = stop
 	c.running.Go(func() { _ = c.leader.Run(ctx, 1) })
+	c.running.Go(func() { c.barrierOrders(ctx) })
 	synctest.Wait()
 	return c
 }
@@ -94,13 +95,18 @@ type cable struct {
 	mu   sync.Mutex
 	cut  bool // nothing goes through, in either direction, and nobody is told
 	deaf bool // what the leader sends is lost
-	live map[*pipe]struct{}
+	loss int  // of a hundred messages about events, and of reports and their acknowledgements
+	rng  *rand.Rand
+
+	newest *pipe
+	hello  session.Hello
 }
 
 // ends are the two ends of a session over a cable that may be cut.
 type nodeEnd struct {
 	*pipe
-	k *cable
+	k     *cable
+	hello session.Hello
 }
 
 func (e *nodeEnd) Send(m session.FromNode) error {
@@ -112,6 +118,13 @@ func (e *nodeEnd) Send(m session.FromNode) error {
 			return nil // into the void
 		}
 	}
+	if (m.Barrier != nil || m.Report != nil) && e.k.drops() {
+		return nil
+	}
+	if m.Barrier != nil {
+		e.k.c.barriers(e, m.Barrier, e.hello)
+		return nil
+	}
 	return e.pipe.Send(m)
 }
 
@@ -121,7 +134,8 @@ type leaderEnd struct {
 }
 
 func (e *leaderEnd) Send(m session.FromLeader) error {
-	if e.k.lost(true) {
+	about := m.Barrier != nil || m.ReportAck != nil || (m.Orders != nil && len(m.Orders.Barriers) > 0)
+	if e.k.lost(true) || (about && e.k.drops()) {
 		return nil
 	}
 	select {
@@ -153,6 +167,19 @@ func (k *cable) set(cut, deaf bool) {
 	k.cut, k.deaf = cut, deaf
 }
 
+// lose has so many of a hundred messages lost that are repeated.
+func (k *cable) lose(percent int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.loss = percent
+}
+
+func (k *cable) drops() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.rng.IntN(100) < k.loss
+}
+
 func (k *cable) Register(ctx context.Context, r session.Registration) (session.Registered, error) {
 	if k.lost(true) {
 		<-ctx.Done()
@@ -178,7 +205,7 @@ func (k *cable) Open(ctx context.Context, h session.Hello) (session.NodeStream, 
 	}
 	p := newPipe()
 	k.mu.Lock()
-	k.live[p] = struct{}{}
+	k.newest, k.hello = p, h
 	k.mu.Unlock()
 	k.c.running.Go(func() {
 		_ = k.c.leader.Serve(context.Background(), &leaderEnd{p, k}, h)
@@ -188,7 +215,7 @@ func (k *cable) Open(ctx context.Context, h session.Hello) (session.NodeStream, 
 		}
 		p.Close()
 	})
-	return &nodeEnd{p, k}, nil
+	return &nodeEnd{p, k, h}, nil
 }
 
 func isBroken(p *pipe) bool {
@@ -224,8 +251,12 @@ type member struct {
 func (c *smallCluster) join(name fsm.NodeName, w *world, tune func(*Config)) *member {
 	c.t.Helper()
 	m := &member{
-		name: name, cable: &cable{c: c, live: make(map[*pipe]struct{})}, ledger: &memLedger{}, result: make(chan error, 1),
+		name: name, cable: &cable{c: c, rng: rand.New(rand.NewPCG(1, uint64(len(name))))}, ledger: &memLedger{},
+		result: make(chan error, 1),
 	}
+	c.mu.Lock()
+	c.cables = append(slices.Clone(c.cables), m.cable)
+	c.mu.Unlock()
 	cfg := Config{
 		Node: name, Dialer: m.cable,
 		Sources: func(string) (Source, error) { return fakeSource{w}, nil },
@@ -366,12 +397,19 @@ func noOverlap(t *testing.T, members map[fsm.NodeName]*member) int {
 	return handovers
 }
 
-func allowedCalls(members map[fsm.NodeName]*member) map[fsm.Span][]SinkCall {
-	bySpan := make(map[fsm.Span][]SinkCall)
+// place is a range of a table.
+type place struct {
+	table TableName
+	span  fsm.Span
+}
+
+func allowedCalls(members map[fsm.NodeName]*member) map[place][]SinkCall {
+	bySpan := make(map[place][]SinkCall)
 	for _, m := range members {
 		for _, call := range m.ledger.calls() {
 			if call.Allowed != (clock.Reading{}) {
-				bySpan[call.Span] = append(bySpan[call.Span], call)
+				at := place{call.Table, call.Span}
+				bySpan[at] = append(bySpan[at], call)
 			}
 		}
 	}
@@ -379,7 +417,7 @@ func allowedCalls(members map[fsm.NodeName]*member) map[fsm.Span][]SinkCall {
 }
 
 // overlap returns how often ranges changed hands, and the calls that were allowed after a newer owner had begun.
-func overlap(bySpan map[fsm.Span][]SinkCall) (handovers int, overlaps []SinkCall) {
+func overlap(bySpan map[place][]SinkCall) (handovers int, overlaps []SinkCall) {
 	for _, calls := range bySpan {
 		slices.SortFunc(calls, func(x, y SinkCall) int {
 			return cmp.Or(x.Token.Compare(y.Token), cmp.Compare(x.Begun.Boot, y.Begun.Boot))

@@ -726,7 +726,9 @@ func syncAt(ts uint64) fsm.BarrierKey {
 	return fsm.BarrierKey{Changefeed: 9, Run: 1, At: fsm.Position{TS: ts, Stage: fsm.StageSyncPoint}}
 }
 
-func pairOf(d fsm.DispatcherID, e fsm.Epoch) session.Pair { return session.Pair{Dispatcher: d, Epoch: e} }
+func pairOf(d fsm.DispatcherID, e fsm.Epoch) session.Pair {
+	return session.Pair{Dispatcher: d, Epoch: e}
+}
 
 // passOrder lets placements pass an event.
 func passOrder(key fsm.BarrierKey, pairs ...session.Pair) fsm.BarrierOrder {
