@@ -174,7 +174,20 @@ func (m Message) resolve(c Change) Change {
 	if c.Kind == KindDrop && known && !slices.Contains(c.Tables, object) && strings.EqualFold(strings.TrimSpace(m.Tag), tagDrop) {
 		c.Tables = append(c.Tables, object) // a partition, which goes with its table
 	}
+	c.Tables = distinct(c.Tables)
 	return c
+}
+
+func distinct(tables []fsm.TableRef) []fsm.TableRef {
+	var once []fsm.TableRef
+	seen := make(map[fsm.TableRef]bool, len(tables))
+	for _, t := range tables {
+		if !seen[t] {
+			once = append(once, t)
+		}
+		seen[t] = true
+	}
+	return once
 }
 
 // Same says whether two changes are the same.

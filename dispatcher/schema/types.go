@@ -62,26 +62,16 @@ func (c *cursor) baseType() (name string, serial bool, err error) {
 // builtIn spells a type without schema; what it does not know stays as it is.
 func (c *cursor) builtIn(word string) (name string, serial bool) {
 	switch word {
-	case "int", "int4":
-		return "integer", false
-	case "int8":
-		return "bigint", false
-	case "int2":
-		return "smallint", false
 	case "serial", "serial4":
 		return "integer", true
 	case "bigserial", "serial8":
 		return "bigint", true
 	case "smallserial", "serial2":
 		return "smallint", true
-	case "float8":
-		return "double precision", false
-	case "float4":
-		return "real", false
+	case "int", "int4", "int8", "int2", "float8", "float4", "bool":
+		return plainName(word), false
 	case "float":
 		return floatOf(c.modifier()), false
-	case "bool":
-		return "boolean", false
 	case "dec", "decimal", "numeric":
 		return "numeric" + c.numericModifier(), false
 	case "varchar":
@@ -110,6 +100,24 @@ func (c *cursor) builtIn(word string) (name string, serial bool) {
 		return c.interval(), false
 	default:
 		return word + c.modifier(), false
+	}
+}
+
+// plainName spells a type that takes no modifier.
+func plainName(word string) string {
+	switch word {
+	case "int2":
+		return "smallint"
+	case "int8":
+		return "bigint"
+	case "float4":
+		return "real"
+	case "float8":
+		return "double precision"
+	case "bool":
+		return "boolean"
+	default: // int, int4
+		return "integer"
 	}
 }
 

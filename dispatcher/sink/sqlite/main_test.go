@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -37,6 +38,7 @@ func newSink(t *testing.T, cfg Config) *Sink {
 // target is where a test writes.
 type target struct {
 	path, table, changefeed, session string
+	schema                           string // public if empty
 	span                             fsm.Span
 	trigger                          bool
 	run                              uint64
@@ -52,7 +54,7 @@ func (x target) spec() dispatcher.SinkSpec {
 	}
 	return dispatcher.SinkSpec{
 		URI: "sqlite:" + x.path + x.options, Cluster: "c1", Changefeed: orElse(x.changefeed, "shop"), Run: max(x.run, 1),
-		Table: dispatcher.TableName{Schema: "public", Name: orElse(x.table, "t")}, Span: x.span, Trigger: x.trigger, Session: orElse(x.session, "n1/1"),
+		Table: dispatcher.TableName{Schema: orElse(x.schema, "public"), Name: orElse(x.table, "t")}, Span: x.span, Trigger: x.trigger, Session: orElse(x.session, "n1/1"),
 	}
 }
 
@@ -135,6 +137,8 @@ func dbPath(t *testing.T) string {
 	t.Helper()
 	return filepath.Join(t.TempDir(), "replica.db")
 }
+
+func escapeText(s string) string { return strings.ReplaceAll(s, "'", "''") }
 
 // query reads the file through a connection of its own and prints each row.
 func query(t *testing.T, path, text string) []string {

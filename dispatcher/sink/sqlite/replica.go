@@ -16,8 +16,9 @@ import (
 // replica says whether the sink has a replica of a source table, under name, and this changefeed may change it: the file
 // may hold tables that nobody replicates, and those of other changefeeds, whose own triggers change them.
 func (e *ddlEvent) replica(ctx context.Context, source fsm.TableRef) (name string, ours bool, err error) {
-	if name, err = sinkTable(dispatcher.TableName(source)); err != nil {
-		return "", false, nil // a table of that name is never replicated
+	name, can := replicaName(source)
+	if !can {
+		return "", false, nil
 	}
 	there, err := registered(ctx, e.tx, name)
 	if err != nil || there != source {
@@ -25,6 +26,12 @@ func (e *ddlEvent) replica(ctx context.Context, source fsm.TableRef) (name strin
 	}
 	others, err := e.claimedByOthers(ctx, name)
 	return name, !others, err
+}
+
+// replicaName is the name of a table's replica; false: a table of that name is never replicated.
+func replicaName(source fsm.TableRef) (string, bool) {
+	name, err := sinkTable(dispatcher.TableName(source))
+	return name, err == nil
 }
 
 // registered is the source table to which the replica of that name belongs; zero if there is none.

@@ -31,6 +31,8 @@ type replay struct {
 	reader dispatcher.Reader
 	writer dispatcher.SpanWriter
 	done   bool
+	from   dispatcher.SourceSpec
+	to     target
 }
 
 // step moves a batch of transactions from source to sink.
@@ -112,6 +114,7 @@ type shop struct {
 	tables  map[fsm.TableRef][]*replay
 	epoch   uint64
 	events  []string
+	random  *rand.Rand // if set, owners change at random moments
 }
 
 func newShop(t *testing.T, log string) *shop {
@@ -132,7 +135,19 @@ func (s *shop) start(from dispatcher.SourceSpec, to target) *replay {
 	reader, err := s.source.Open(s.t.Context(), from)
 	require.NoError(s.t, err)
 	s.t.Cleanup(func() { require.NoError(s.t, reader.Close()) })
-	return &replay{reader: reader, writer: writer}
+	return &replay{reader: reader, writer: writer, from: from, to: to}
+}
+
+func (s *shop) chance(of int) bool { return s.random != nil && s.random.IntN(of) == 0 }
+
+// restart gives a dispatcher's work to another one, which is ordered to start where the first one was.
+func (s *shop) restart(r *replay) *replay {
+	s.t.Helper()
+	next := s.start(r.from, r.to)
+	var fenced *dispatcher.FencedError
+	require.ErrorAs(s.t, r.writer.Write(s.t.Context(), dispatcher.Batch{Resume: fsm.At(1 << 62)}, always), &fenced)
+	require.NoError(s.t, r.writer.Close())
+	return next
 }
 
 // add starts the dispatchers of a table.
@@ -141,7 +156,7 @@ func (s *shop) add(ref fsm.TableRef, start fsm.Position, spans ...fsm.Span) {
 	require.Empty(s.t, s.tables[ref], "%s is there already", ref)
 	for _, span := range spans {
 		s.tables[ref] = append(s.tables[ref], s.start(
-			dispatcher.SourceSpec{Table: dispatcher.TableName(ref), Span: span, Start: start}, target{table: ref.Name, span: span}))
+			dispatcher.SourceSpec{Table: dispatcher.TableName(ref), Span: span, Start: start}, target{schema: ref.Schema, table: ref.Name, span: span}))
 	}
 }
 
@@ -154,9 +169,15 @@ func (s *shop) replay() {
 			break
 		}
 		for _, ref := range event.Event.Spec.Tables {
-			for _, r := range s.tables[ref] {
+			for i, r := range s.tables[ref] {
 				own := r.toEvent(s.t)
 				require.Equal(s.t, event, own, "%s stops at the same event", ref)
+				if s.chance(4) { // its position is that of its word, just before the event
+					r.from.Start = fsm.Position{TS: event.Position.TS, Stage: fsm.StageRows}
+					r = s.restart(r)
+					s.tables[ref][i] = r
+					require.Equal(s.t, event, r.toEvent(s.t), "%s stops there again", ref)
+				}
 			}
 		}
 		s.write(event)
@@ -172,12 +193,21 @@ func (s *shop) replay() {
 func (s *shop) write(tx *dispatcher.Transaction) {
 	s.t.Helper()
 	s.events = append(s.events, tx.Event.Change.Kind.String())
-	done, err := s.trigger.writer.WriteDDL(s.t.Context(), dispatcher.DDL{
+	event := dispatcher.DDL{
 		Key:    dispatcher.DDLKey{Changefeed: "shop", Run: 1, Position: tx.Position},
 		Change: tx.Event.Change, Statement: tx.Event.Statement,
-	}, always)
+	}
+	done, err := s.trigger.writer.WriteDDL(s.t.Context(), event, always)
 	require.NoError(s.t, err)
 	require.False(s.t, done)
+	if s.chance(3) {
+		s.trigger.from.Start = fsm.Position{TS: tx.Position.TS, Stage: fsm.StageRows}
+		s.trigger = s.restart(s.trigger)
+		require.Equal(s.t, tx, s.trigger.toEvent(s.t), "a new trigger meets the event that nobody said was written")
+		done, err := s.trigger.writer.WriteDDL(s.t.Context(), event, always)
+		require.NoError(s.t, err)
+		require.True(s.t, done)
+	}
 	spec := &tx.Event.Spec
 	for _, ref := range spec.Drop {
 		delete(s.tables, ref)

@@ -2,6 +2,7 @@ package wal2json
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/weir-project/weir/dispatcher"
@@ -40,7 +41,11 @@ func schemaChange(l *line) *change {
 // it did.
 func (c *change) absorb(next *change) bool {
 	if c.truncate && next.truncate {
-		c.what.Tables = append(c.what.Tables, next.what.Tables...)
+		for _, t := range next.what.Tables {
+			if !slices.Contains(c.what.Tables, t) {
+				c.what.Tables = append(c.what.Tables, t)
+			}
+		}
 		return true
 	}
 	return !c.truncate && !next.truncate && c.what.Same(&next.what)

@@ -44,65 +44,54 @@ func shopEvents() []string {
 	}
 }
 
-func events(all []string) (only []string) {
-	for _, line := range all {
-		if strings.Contains(line, "/ddl; ") {
-			only = append(only, line)
+// eventsOf are the events among transactions, printed.
+func eventsOf(all []dispatcher.Transaction) (printed []string) {
+	for _, one := range all {
+		if one.Event != nil {
+			printed = append(printed, printTx(one))
 		}
 	}
-	return only
+	return printed
 }
 
-// TestShopEvents: the trigger sees all six and no row, each table's reader those of its table, at the same positions.
+// TestShopEvents: the trigger sees all six and no row, each table's reader those of its table, at the same positions and
+// with the same meaning.
 func TestShopEvents(t *testing.T) {
-	all := read(t, trigger(shopLog))
-	require.Equal(t, shopEvents(), events(all))
-	for _, line := range all {
-		require.NotContains(t, line, "upsert")
-	}
-	e := shopEvents()
-	for table, want := range map[string][]string{
-		"orders": {e[0], e[2]}, "order_items": {e[1], e[4]}, "lines": {e[4], e[5]}, "pgbench_history": {e[3]}, "pgbench_accounts": nil,
-	} {
-		require.Equal(t, want, events(read(t, of(table, trigger(shopLog)))), table)
-	}
-}
-
-// TestShopSpecs: what the state machine is told of the shop's schema changes; every reader tells the same.
-func TestShopSpecs(t *testing.T) {
 	ref := func(name string) fsm.TableRef { return fsm.TableRef{Schema: "public", Name: name} }
-	specs := specsOf(t, trigger(shopLog))
-	require.Len(t, specs, 6)
-	require.Equal(t, []fsm.TableSpec{{Schema: "public", Name: "orders"}}, specs[0].Add)
-	require.Equal(t, []fsm.TableSpec{{Schema: "public", Name: "order_items"}}, specs[1].Add)
-	require.False(t, specs[2].HasEffects())
-	require.False(t, specs[3].HasEffects())
-	require.Equal(t, []fsm.TableRef{ref("pgbench_history")}, specs[3].Tables)
-	require.Equal(t, []fsm.TableRename{{From: ref("order_items"), To: ref("lines")}}, specs[4].Rename)
-	require.Equal(t, []fsm.TableRef{ref("order_items"), ref("lines")}, specs[4].Tables)
-	require.Equal(t, []fsm.TableRef{ref("lines")}, specs[5].Drop)
-	for _, s := range specs {
-		require.True(t, s.TriggerTakesPart())
-		require.Equal(t, fsm.InfluenceTables, s.Influence)
+	e := shopEvents()
+	all := transactions(t, trigger(shopLog))
+	require.Equal(t, e, eventsOf(all))
+	var found []*dispatcher.Event
+	for _, one := range all {
+		require.Empty(t, one.Changes)
+		if one.Event != nil {
+			require.True(t, one.Event.Spec.TriggerTakesPart())
+			require.Equal(t, fsm.InfluenceTables, one.Event.Spec.Influence)
+			found = append(found, one.Event)
+		}
 	}
-	lines := specsOf(t, of("lines", trigger(shopLog)))
-	require.True(t, specs[4].Equal(&lines[0]))
-	require.True(t, specs[5].Equal(&lines[1]))
-}
-
-func specsOf(t *testing.T, s dispatcher.SourceSpec) (specs []fsm.BarrierSpec) {
-	t.Helper()
-	r := open(t, s)
-	for {
-		tx, err := r.Next(context.Background())
-		if errors.Is(err, io.EOF) {
-			return specs
+	require.Equal(t, []fsm.TableSpec{{Schema: "public", Name: "orders"}}, found[0].Spec.Add)
+	require.Equal(t, []string{"id"}, found[0].Change.Key)
+	require.Equal(t, "numeric(12,2)", found[0].Change.Columns[2].Type)
+	require.Equal(t, []fsm.TableSpec{{Schema: "public", Name: "order_items"}}, found[1].Spec.Add)
+	require.False(t, found[2].Spec.HasEffects())
+	require.Equal(t, []schema.Action{{Kind: schema.ActionAddColumn, Column: schema.Column{Name: "note", Type: "text"}}}, found[2].Change.Actions)
+	require.False(t, found[3].Spec.HasEffects())
+	require.Equal(t, []fsm.TableRef{ref("pgbench_history")}, found[3].Spec.Tables)
+	require.Equal(t, []fsm.TableRename{{From: ref("order_items"), To: ref("lines")}}, found[4].Spec.Rename)
+	require.Equal(t, []fsm.TableRef{ref("order_items"), ref("lines")}, found[4].Spec.Tables)
+	require.Equal(t, []fsm.TableRef{ref("lines")}, found[5].Spec.Drop)
+	for table, want := range map[string][]int{"orders": {0, 2}, "order_items": {1, 4}, "lines": {4, 5}, "pgbench_tellers": nil} {
+		n := 0
+		for _, one := range transactions(t, of(table, trigger(shopLog))) {
+			if one.Event == nil {
+				continue
+			}
+			require.Equal(t, e[want[n]], printTx(one), table)
+			require.Equal(t, found[want[n]], one.Event, table)
+			n++
 		}
-		require.NoError(t, err)
-		if tx.Event != nil {
-			require.Empty(t, tx.Changes)
-			specs = append(specs, tx.Event.Spec)
-		}
+		require.Equal(t, len(want), n, table)
 	}
 }
 
@@ -308,7 +297,7 @@ func TestSpanReadersFindEventsWhateverTheirKeys(t *testing.T) {
 	require.NoError(t, err)
 	s := spec(logFile(t, mixed()))
 	s.Span = fsm.Span{Start: cut}
-	require.Equal(t, events(read(t, spec(logFile(t, mixed())))), events(read(t, s)))
+	require.Equal(t, eventsOf(transactions(t, spec(logFile(t, mixed())))), eventsOf(transactions(t, s)))
 }
 
 func TestSurveyTellsWhichTablesTheLogCreates(t *testing.T) {
@@ -329,18 +318,4 @@ func TestSurveyTellsWhichTablesTheLogCreates(t *testing.T) {
 	require.Equal(t, fsm.Position{}, s.Tables[0].Created, "it was there")
 	require.Equal(t, eventAt(199), s.Tables[1].Created)
 	require.Len(t, s.Tables, 2, "a table without rows is none of the log's")
-}
-
-func TestEventsOfOneTableCarryTheirChange(t *testing.T) {
-	all := transactions(t, of("orders", trigger(shopLog)))
-	var got []schema.Change
-	for _, one := range all {
-		if one.Event != nil {
-			got = append(got, one.Event.Change)
-		}
-	}
-	require.Len(t, got, 2)
-	require.Equal(t, []string{"id"}, got[0].Key)
-	require.Equal(t, "numeric(12,2)", got[0].Columns[2].Type)
-	require.Equal(t, schema.Action{Kind: schema.ActionAddColumn, Column: schema.Column{Name: "note", Type: "text"}}, got[1].Actions[0])
 }

@@ -114,16 +114,13 @@ func (b *births) note(g *log, l *line, seen func(dispatcher.TableName) bool) {
 		return
 	}
 	b.parts.add(c)
-	var ref fsm.TableRef
-	switch c.what.Kind {
-	case schema.KindCreate:
-		ref = c.what.Tables[0]
-	case schema.KindRename:
-		ref = c.what.To
-	default:
+	name := dispatcher.TableName(c.what.To)
+	if c.what.Kind == schema.KindCreate {
+		name = dispatcher.TableName(c.what.Tables[0])
+	}
+	if name.Name == "" {
 		return
 	}
-	name := dispatcher.TableName(ref)
 	_, known := b.of[name]
 	if _, open := b.born[name]; !known && !open && !seen(name) {
 		b.born[name] = len(b.parts) - 1
