@@ -73,7 +73,7 @@ func (s *State) applyEffects(b Barrier, x entryContext) string {
 	}
 	for _, spec := range append(adds, b.Spec.Add...) {
 		ref := TableRef{spec.Schema, spec.Name}
-		if id, taken := s.targets.get(target(feed.Sink, spec.Schema, spec.Name)); taken {
+		if id, taken := s.targets.get(target{feed.Sink, spec.Schema, spec.Name}); taken {
 			if t, _ := s.Table(id); t.Changefeed != feed.ID {
 				other, _ := s.ChangefeedByID(t.Changefeed)
 				notes = append(notes, "table "+ref.String()+" was not added: changefeed "+other.Name+" replicates into it")

@@ -45,6 +45,7 @@ func (s *State) setTable(t Table) {
 
 func (s *State) indexTable(t Table) {
 	s.tablesOf.add(uint64(t.Changefeed), uint64(t.ID))
+	s.titles.set(t.ID, TableRef{t.Schema, t.Name}.String())
 	switch {
 	case t.Trigger:
 	case t.Dropping:
@@ -64,6 +65,7 @@ func (s *State) unindexTarget(t Table) {
 func (s *State) dropTable(t Table) {
 	s.unindexTarget(t)
 	s.tables.drop(&s.hash, t)
+	s.titles.del(t.ID)
 	s.tablesOf.del(uint64(t.Changefeed), uint64(t.ID))
 }
 

@@ -3,7 +3,6 @@ package fsm
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 
 	"github.com/weir-project/weir/fsm/internal/tree"
@@ -229,6 +228,7 @@ func compareIndexes(have, want *derived) error {
 		same("ended nodes", have.gone.tree, want.gone.tree),
 		same("changefeed names", have.feeds.tree, want.feeds.tree),
 		same("downstream tables", have.targets.tree, want.targets.tree),
+		same("table titles", have.titles.tree, want.titles.tree),
 		same("tables of changefeed", have.tablesOf.tree, want.tablesOf.tree),
 		same("spans", have.spans.tree, want.spans.tree),
 		same("loads", have.loads.tree, want.loads.tree),
@@ -255,12 +255,20 @@ func same[K, V comparable](index string, have, want tree.Map[K, V]) error {
 	if have.Len() != want.Len() {
 		return violated(rule, "%s: %d entries, should be %d", index, have.Len(), want.Len())
 	}
-	next, stop := iter.Pull2(want.All())
-	defer stop()
+	type pairing struct {
+		key   K
+		value V
+	}
+	var expect []pairing
+	for k, v := range want.All() {
+		expect = append(expect, pairing{k, v})
+	}
+	i := 0
 	for k, v := range have.All() {
-		if wantK, wantV, _ := next(); k != wantK || v != wantV {
-			return violated(rule, "%s: %+v %+v, should be %+v %+v", index, k, v, wantK, wantV)
+		if found := (pairing{k, v}); found != expect[i] {
+			return violated(rule, "%s: %+v, should be %+v", index, found, expect[i])
 		}
+		i++
 	}
 	return nil
 }

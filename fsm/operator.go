@@ -12,7 +12,8 @@ func (s *State) open(op Operator, x entryContext) Operator {
 func (s *State) describe(op Operator, row Dispatcher) Operator {
 	t, _ := s.Table(row.Table)
 	feed, _ := s.ChangefeedByID(t.Changefeed)
-	op.Dispatcher, op.Changefeed, op.Table = row.ID, feed.Name, TableRef{t.Schema, t.Name}.String()
+	op.Dispatcher, op.Changefeed = row.ID, feed.Name
+	op.Table, _ = s.titles.get(row.Table)
 	if n, ok := s.NodeOf(row.Incarnation); ok && row.Phase != Absent {
 		op.From, op.FromIncarnation = n.Name, n.Incarnation
 	}

@@ -1,6 +1,7 @@
 package fsm
 
 import (
+	"cmp"
 	"iter"
 	"strconv"
 )
@@ -69,7 +70,7 @@ func (d *data) Table(id TableID) (Table, bool) { return d.tables.get(Table{ID: i
 
 // TableNamed returns the live table of a changefeed that has the name.
 func (d *data) TableNamed(feed Changefeed, schema, name string) (Table, bool) {
-	id, ok := d.targets.get(target(feed.Sink, schema, name))
+	id, ok := d.targets.get(target{feed.Sink, schema, name})
 	if !ok {
 		return Table{}, false
 	}
@@ -78,15 +79,19 @@ func (d *data) TableNamed(feed Changefeed, schema, name string) (Table, bool) {
 }
 
 // target names a downstream table: two tables with one target write the same rows.
-func target(sink, schema, name string) string { return sink + "\x00" + schema + "\x00" + name }
+type target struct{ sink, schema, name string }
+
+func compareTargets(x, y target) int {
+	return cmp.Or(cmp.Compare(x.name, y.name), cmp.Compare(x.schema, y.schema), cmp.Compare(x.sink, y.sink))
+}
 
 // targetOf is where a table's rows go. A trigger has none; its name is its own, so that it holds no other's range.
-func (d *data) targetOf(t Table) string {
+func (d *data) targetOf(t Table) target {
 	if t.Trigger {
-		return target("", "", strconv.FormatInt(int64(t.ID), 10))
+		return target{name: strconv.FormatInt(int64(t.ID), 10)}
 	}
 	feed, _ := d.ChangefeedByID(t.Changefeed)
-	return target(feed.Sink, t.Schema, t.Name)
+	return target{feed.Sink, t.Schema, t.Name}
 }
 
 // Dispatcher returns a dispatcher.
@@ -157,7 +162,7 @@ func (d *data) HasPending(inc Incarnation) bool {
 // dispatcher cannot be placed.
 func (d *data) HeldBy(row Dispatcher) (Operator, bool) {
 	table, ok := d.Table(row.Table)
-	if !ok {
+	if !ok || d.removals.tree.Len() == 0 {
 		return Operator{}, false
 	}
 	holder, ok := d.removals.overlapping(d.targetOf(table), row.Span)

@@ -45,7 +45,8 @@ type derived struct {
 	nodeOf   lookup[Incarnation, NodeName]
 	gone     lookup[Incarnation, NodeName] // nodes whose newest incarnation has ended
 	feeds    lookup[string, ChangefeedID]
-	targets  lookup[string, TableID] // downstream table -> the live table that replicates into it
+	targets  lookup[target, TableID] // downstream table -> the live table that replicates into it
+	titles   lookup[TableID, string] // schema.name, made once
 	tablesOf pairs                   // changefeed -> tables
 	spans    spanIndex               // table -> dispatchers in key order
 	loads    lookup[Incarnation, Load]
@@ -111,12 +112,15 @@ func newData() data {
 
 func newDerived() derived {
 	return derived{
-		nodeOf: newLookup[Incarnation, NodeName](), gone: newLookup[Incarnation, NodeName](),
-		feeds: newLookup[string, ChangefeedID](), targets: newLookup[string, TableID](), tablesOf: newPairs(),
-		spans: newSpanIndex(), loads: newLookup[Incarnation, Load](), placed: newPairs(), pending: newPairs(),
-		absent: newPairs(), crews: newCrews(), quiet: newQuiet(), waiting: newPairs(), tallies: newTallies(), due: newPairs(), bound: newPairs(), incoming: newLookup[Incarnation, uint32](), removals: newRangeIndex(), ended: newPairs(),
-		answers: newLookup[uint64, RequestID](), past: newLookup[uint64, recordKey](),
-		over: newLookup[uint64, BarrierKey](),
+		nodeOf: newLookup[Incarnation, NodeName](cmp.Compare[Incarnation]),
+		gone:   newLookup[Incarnation, NodeName](cmp.Compare[Incarnation]),
+		feeds:  newLookup[string, ChangefeedID](cmp.Compare[string]), targets: newLookup[target, TableID](compareTargets),
+		titles: newLookup[TableID, string](cmp.Compare[TableID]), tablesOf: newPairs(), spans: newSpanIndex(),
+		loads: newLookup[Incarnation, Load](cmp.Compare[Incarnation]), placed: newPairs(), pending: newPairs(),
+		absent: newPairs(), crews: newCrews(), quiet: newQuiet(), waiting: newPairs(), tallies: newTallies(), bound: newPairs(),
+		incoming: newLookup[Incarnation, uint32](cmp.Compare[Incarnation]), removals: newRangeIndex(), due: newPairs(),
+		ended: newPairs(), answers: newLookup[uint64, RequestID](cmp.Compare[uint64]),
+		past: newLookup[uint64, recordKey](cmp.Compare[uint64]), over: newLookup[uint64, BarrierKey](cmp.Compare[uint64]),
 	}
 }
 
@@ -135,7 +139,7 @@ func (d *data) cloneData() data {
 
 func (d *derived) cloneDerived() derived {
 	return derived{
-		nodeOf: d.nodeOf.clone(), gone: d.gone.clone(), feeds: d.feeds.clone(), targets: d.targets.clone(),
+		nodeOf: d.nodeOf.clone(), gone: d.gone.clone(), feeds: d.feeds.clone(), targets: d.targets.clone(), titles: d.titles.clone(),
 		tablesOf: d.tablesOf.clone(), spans: d.spans.clone(), loads: d.loads.clone(), placed: d.placed.clone(),
 		pending: d.pending.clone(), absent: d.absent.clone(), bound: d.bound.clone(), incoming: d.incoming.clone(), removals: d.removals.clone(),
 		ended: d.ended.clone(), answers: d.answers.clone(), past: d.past.clone(), over: d.over.clone(),

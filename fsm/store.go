@@ -177,10 +177,10 @@ func (p *pairs) of(a uint64) iter.Seq[uint64] {
 }
 
 // lookup is a derived index from a key to one value.
-type lookup[K cmp.Ordered, V any] struct{ tree tree.Map[K, V] }
+type lookup[K, V any] struct{ tree tree.Map[K, V] }
 
-func newLookup[K cmp.Ordered, V any]() lookup[K, V] {
-	return lookup[K, V]{tree: tree.New[K, V](cmp.Compare[K])}
+func newLookup[K, V any](compare func(a, b K) int) lookup[K, V] {
+	return lookup[K, V]{tree: tree.New[K, V](compare)}
 }
 
 func (l *lookup[K, V]) clone() lookup[K, V] { return lookup[K, V]{tree: l.tree.Clone()} }
@@ -195,10 +195,13 @@ func (l *lookup[K, V]) oldest() (k K, v V, ok bool) { return l.tree.Min() }
 // rangeIndex orders key ranges of downstream tables by table and start. Ranges of one table do not overlap.
 type rangeIndex struct{ tree tree.Map[rangeKey, heldRange] }
 
-type rangeKey struct{ target, start string }
+type rangeKey struct {
+	target target
+	start  string
+}
 
 type heldRange struct {
-	target string
+	target target
 	span   Span
 	id     DispatcherID
 }
@@ -206,7 +209,7 @@ type heldRange struct {
 func (h *heldRange) key() rangeKey { return rangeKey{h.target, h.span.Start} }
 
 func compareRanges(x, y rangeKey) int {
-	return cmp.Or(cmp.Compare(x.target, y.target), cmp.Compare(x.start, y.start))
+	return cmp.Or(compareTargets(x.target, y.target), cmp.Compare(x.start, y.start))
 }
 
 func newRangeIndex() rangeIndex {
@@ -223,7 +226,7 @@ func (r *rangeIndex) del(h heldRange) {
 }
 
 // overlapping returns a range of target that shares a key with span.
-func (r *rangeIndex) overlapping(target string, span Span) (id DispatcherID, ok bool) {
+func (r *rangeIndex) overlapping(target target, span Span) (id DispatcherID, ok bool) {
 	start := rangeKey{target, span.Start}
 	if _, h, found := r.tree.Floor(start); found && h.target == target && h.span.Overlaps(span) {
 		return h.id, true

@@ -44,7 +44,7 @@ func (s *State) checkTable(sink string, specs []TableSpec, i int) Verdict {
 	}
 	spec := &specs[i]
 	ref := TableRef{spec.Schema, spec.Name}
-	if id, taken := s.targets.get(target(sink, spec.Schema, spec.Name)); taken {
+	if id, taken := s.targets.get(target{sink, spec.Schema, spec.Name}); taken {
 		t, _ := s.Table(id)
 		feed, _ := s.ChangefeedByID(t.Changefeed)
 		return refused(TableExists, Facts{Table: ref.String(), TableID: id, Changefeed: feed.Name})
