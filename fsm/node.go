@@ -169,7 +169,7 @@ func (m *Goodbye) apply(s *State, x entryContext) Verdict {
 	for i := range m.Stopped {
 		p := &m.Stopped[i]
 		if row, ok := s.Dispatcher(p.Dispatcher); ok && matches(row, m.Incarnation, p.Epoch) && p.HasPosition && p.Position.Valid() {
-			row.Position = row.Position.Max(p.Position)
+			row.Position = s.stoppedAt(row, p.Position)
 			s.setDispatcher(row)
 		}
 	}

@@ -45,13 +45,28 @@ func (s *State) report(n Node, r *PlacementReport, x entryContext) Reason {
 		s.placementRuns(row, x)
 	case r.What == ReportStopped, r.What == ReportStartFailed && row.Phase != Running:
 		if r.What == ReportStopped && r.HasPosition && r.Position.Valid() {
-			row.Position = row.Position.Max(r.Position)
+			row.Position = s.stoppedAt(row, r.Position)
 		}
 		s.placementEnded(row, endingOf(r, row.Phase), x)
 	default:
 		return ReportInert
 	}
 	return ReportCounted
+}
+
+// stoppedAt is the position that a stop report raises a dispatcher's to: never past an open event that concerns it and
+// has not been written, since nobody may be there.
+func (s *State) stoppedAt(row Dispatcher, reported Position) Position {
+	if s.barriers.len() > 0 {
+		t, _ := s.Table(row.Table)
+		for b := range s.Barriers(t.Changefeed) {
+			if b.Status != BarrierPassing && b.Spec.concerns(t) && row.Position.Less(b.Key.At) && b.Key.Before().Less(reported) {
+				reported = b.Key.Before()
+				break
+			}
+		}
+	}
+	return row.Position.Max(reported)
 }
 
 // endingOf is what a report says of why; a confirmed stop needs no reason of its own.
