@@ -165,6 +165,10 @@ func (m *ResumeChangefeed) apply(s *State, x entryContext) Verdict {
 		}
 		feed = s.newRun(feed, m.From, x)
 	}
+	if row, ok := s.Dispatcher(feed.FailedBy); ok { // whoever resumes has mended the cause: it counts from one again
+		row.Failures = 0
+		s.setDispatcher(row)
+	}
 	feed.Status, feed.StatusAt, feed.StatusBy = ChangefeedRunning, x.index, x.by
 	feed.Reason, feed.Detail, feed.FailedBy = "", "", 0
 	s.setChangefeed(feed)

@@ -124,13 +124,14 @@ func (s *State) placementEnded(row Dispatcher, why ending, x entryContext) {
 			s.finish(op, OpFailed, why, x)
 		}
 	}
-	s.failIfHopeless(row, why, x)
+	s.failIfHopeless(row, phase == Stopping, why, x)
 }
 
-// failIfHopeless fails the changefeed of a dispatcher that cannot go on, or has failed too often in a row.
-func (s *State) failIfHopeless(row Dispatcher, why ending, x entryContext) {
+// failIfHopeless fails the changefeed of a dispatcher that cannot go on, or has failed too often in a row. A stop that
+// was ordered is no failure, however often the dispatcher has failed before.
+func (s *State) failIfHopeless(row Dispatcher, ordered bool, why ending, x entryContext) {
 	after := s.meta.Policy.FailAfter
-	if row.Leaving || !why.failure || (!why.fatal && (after == 0 || row.Failures < after)) {
+	if row.Leaving || !why.failure || (!why.fatal && (ordered || after == 0 || row.Failures < after)) {
 		return
 	}
 	if feed, ok := s.ChangefeedByID(ChangefeedID(s.feedOf(row))); ok {
@@ -195,14 +196,15 @@ func (s *State) countFailure(row *Dispatcher) {
 // record keeps the placement that ends in its dispatcher's history.
 func (s *State) record(row Dispatcher, why ending, x entryContext) {
 	n, _ := s.NodeOf(row.Incarnation)
+	var op Operator
 	if row.Phase == Stopping && why.failure && why.reason == "" {
-		op, _ := s.operators.get(Operator{ID: row.Slot})
-		why.reason, why.detail = EndedByOperator, op.Kind.String()+" "+op.ID.String()
+		op, _ = s.operators.get(Operator{ID: row.Slot})
+		why.reason, why.detail = EndedByOperator, ""
 	}
 	s.addRecord(PlacementRecord{
 		Dispatcher: row.ID, Epoch: row.Epoch, Node: n.Name, Incarnation: row.Incarnation, HasRun: row.HasRun,
 		PlacedAt: row.PlacedAt, EndedAt: x.index, EndedMS: s.meta.TimeMS, WallMS: x.wallMS, Reason: why.reason,
-		Detail: why.detail, Position: row.Position,
+		Detail: why.detail, Operator: op.ID, OperatorKind: op.Kind, Position: row.Position,
 	})
 }
 
