@@ -14,7 +14,7 @@
 //
 // All of it is tests, so that nothing of it is linked anywhere:
 //
-//	make mutants                                  all of them, and the table of docs/verification.md
-//	make mutants ARGS=-mutants.run=sample         five, the same ones each time; changes no file
-//	make mutants ARGS='-mutants.run=held,reports' those whose id or rule contains one of the words
+//	make mutants                        all of them, and the table of docs/verification.md
+//	make mutants MUTANTS=sample         five, the same ones each time; changes no file
+//	make mutants MUTANTS=held,reports   those whose id or rule contains one of the words
 package mutants

@@ -1,82 +1,252 @@
 package mutants
 
-import (
-	"bufio"
-	"encoding/json"
-	"io"
-	"strings"
-)
-
-// event is a line of go test -json.
-type event struct {
-	Action     string
-	Package    string
-	ImportPath string
-	Test       string
-	Output     string
-}
-
-// failure is a test that failed, with what it printed.
-type failure struct {
-	test   string
-	output string
-}
-
-// testRun is what one go test said.
-type testRun struct {
-	failures []failure
-	passed   int
-	// broken is what the compiler said, if it said anything.
-	broken string
-	// panicked: the process of a test ended by itself, so what its tests would have said is not known.
-	panicked bool
-}
-
-// readEvents takes go test -json apart. A test with failing subtests is left out: they say what failed.
-func readEvents(r io.Reader) (testRun, error) {
-	var run testRun
-	var order []string
-	failed, output := map[string]bool{}, map[string]*strings.Builder{}
-	var build strings.Builder
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, 1<<24)
-	for lines.Scan() {
-		var e event
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			build.WriteString(lines.Text() + "\n")
-			continue
-		}
-		if output[e.Test] == nil {
-			output[e.Test] = &strings.Builder{}
-		}
-		output[e.Test].WriteString(e.Output)
-		switch {
-		case e.Action == "build-output":
-			build.WriteString(e.Output)
-		case e.Action == "build-fail":
-			run.broken = build.String()
-		case e.Action == "output" && (strings.HasPrefix(e.Output, "panic: ") || strings.HasPrefix(e.Output, "fatal error: ")):
-			run.panicked = true
-		case e.Action == "pass" && e.Test != "":
-			run.passed++
-		case e.Action == "fail" && e.Test != "":
-			failed[e.Test] = true
-			order = append(order, e.Test)
-		}
+// eventMutants break barriers and watermarks.
+func eventMutants() []mutant {
+	const (
+		file  = "fsm/barrier.go"
+		event = "fsm/event.go"
+		mark  = "fsm/checkpoint.go"
+	)
+	return []mutant{
+		{
+			id: "word-of-a-former-owner", rules: []string{"invariant 8", "invariant 11", "B28"},
+			breaks: "a word about an event counts although its placement is over",
+			file:   file,
+			old:    "if !ok || !matches(row, n.Incarnation, p.Epoch) {\n\t\treturn ReportStale",
+			new:    "if !ok || row.Phase == Absent {\n\t\treturn ReportStale",
+			tells:  []catcher{test("TestField_B28"), test("TestField_B32")},
+		},
+		{
+			id: "waiting-before-it-runs", rules: []string{"invariant 11", "B34"},
+			breaks: "a placement that has not begun to run is counted as waiting",
+			file:   file,
+			old:    "case row.Phase == Starting:\n\t\treturn BarrierRetry\n\tcase row.Phase != Running:",
+			new:    "case row.Phase == Stopping:",
+			tells:  []catcher{test("TestField_B34")},
+		},
+		{
+			id: "waiting-while-it-stops", rules: []string{"invariant 11", "B34"},
+			breaks: "a placement that is stopping is counted as waiting",
+			file:   file,
+			old:    "case row.Phase != Running:\n\t\treturn ReportInert",
+			new:    "case row.Phase == Absent:\n\t\treturn ReportInert",
+			tells:  []catcher{test("TestField_B34")},
+		},
+		{
+			id: "granted-early", rules: []string{"invariant 11", "B28", "B34"},
+			breaks: "the permission to write is given while somebody is still behind",
+			file:   file,
+			old:    "case b.Status == BarrierCollecting && sum.behind == 0:",
+			new:    "case b.Status == BarrierCollecting && sum.behind <= 1:",
+			tells:  []catcher{invariant("a permission needs everybody at the event"), test("TestField_B28")},
+		},
+		{
+			id: "writer-that-does-not-stand-there", rules: []string{"invariant 11", "B34"},
+			breaks: "a placement that has not itself reported the event is told to write it",
+			file:   file,
+			old:    "return d.Phase == Running && d.Waits && !d.Leaving",
+			new:    "return d.Phase == Running && !d.Leaving",
+			tells:  []catcher{test("TestField_B34"), test("TestField_B28")},
+		},
+		{
+			id: "any-writer", rules: []string{"B34"},
+			breaks: "another writer is chosen than the lowest that can write",
+			file:   file,
+			old:    "(found.ID == 0 || row.ID < found.ID) {",
+			new:    "(found.ID == 0 || row.ID > found.ID) {",
+			tells:  []catcher{test("TestField_B34")},
+		},
+		{
+			id: "written-by-anybody", rules: []string{"invariant 11", "B32"},
+			breaks: "\"written\" counts from a dispatcher that has no permission",
+			file:   file,
+			old:    "case !b.heldBy(row) || r.Permission != b.Permission:",
+			new:    "case b.Status != BarrierInWriting || r.Permission != b.Permission:",
+			tells:  []catcher{test("TestField_B32")},
+		},
+		{
+			id: "any-permission", rules: []string{"invariant 11", "B32"},
+			breaks: "\"written\" counts under an older permission",
+			file:   file,
+			old:    "case !b.heldBy(row) || r.Permission != b.Permission:",
+			new:    "case !b.heldBy(row):",
+			tells:  []catcher{test("TestField_B32")},
+		},
+		{
+			id: "written-by-a-stopping-holder", rules: []string{"R13"},
+			breaks: "a permission dies when its holder is told to stop, and a second one is given while it still writes",
+			file:   file,
+			old:    "return b.Status == BarrierInWriting && b.Writer == row.ID && b.WriterEpoch == row.Epoch",
+			new:    "return b.Status == BarrierInWriting && b.Writer == row.ID && b.WriterEpoch == row.Epoch && row.Phase == Running",
+			tells:  []catcher{invariant("a permission ends with its holder")},
+		},
+		{
+			id: "permission-outlives-its-holder", rules: []string{"invariant 11", "R13", "B34"},
+			breaks: "a permission stays live when its holder has ended, and nobody else ever writes",
+			file:   file,
+			old:    "\tb.Status = BarrierCollecting\n\tif b.Unknown {\n\t\tb.Status = BarrierUndecided\n\t}\n\ts.setBarrier(b)",
+			new:    "\tif b.Unknown {\n\t\tb.Status = BarrierUndecided\n\t}\n\ts.setBarrier(b)",
+			tells:  []catcher{invariant("a permission ends with its holder"), test("TestField_B34")},
+		},
+		{
+			id: "pass-without-a-write", rules: []string{"invariant 11", "B34"},
+			breaks: "everybody passes when the holder ends without having written",
+			file:   file,
+			old:    "\tb.Status = BarrierCollecting\n\tif b.Unknown {",
+			new:    "\tb.Status = BarrierPassing\n\tif b.Unknown {",
+			tells:  []catcher{invariant("nobody passes before the event is written"), test("TestField_B34")},
+		},
+		{
+			id: "passed-before-written", rules: []string{"invariant 11", "B32"},
+			breaks: "a word of \"passed\" counts before the event has been written",
+			file:   file,
+			old:    "if open && b.Status != BarrierPassing {",
+			new:    "if open && b.Status == BarrierUndecided {",
+			tells:  []catcher{test("TestField_B32")},
+		},
+		{
+			id: "waiting-raises-nothing", rules: []string{"R08", "invariant 14", "B28", "B40"},
+			breaks: "what a participant had reached is forgotten when it moves: rows below the event are written after it",
+			file:   file,
+			old:    "row.Position, row.Waits = row.Position.Max(key.Before()), true",
+			new:    "row.Waits = true",
+			tells:  []catcher{test("TestField_B28"), test("TestField_B40")},
+		},
+		{
+			id: "waiting-raises-past-the-event", rules: []string{"R08", "R17", "invariant 14"},
+			breaks: "a participant that waits counts as past the event",
+			file:   file,
+			old:    "row.Position, row.Waits = row.Position.Max(key.Before()), true",
+			new:    "row.Position, row.Waits = row.Position.Max(key.At), true",
+			tells:  []catcher{test("TestField_B28"), test("TestField_B38"), test("TestField_B34"), test("TestField_B40")},
+		},
+		{
+			id: "writer-does-not-pass", rules: []string{"R16", "invariant 14"},
+			breaks: "the writer counts as before the event that it has written",
+			file:   file,
+			old:    "row.Position, row.Waits = r.Key.At, false",
+			new:    "row.Waits = false",
+			tells:  []catcher{test("TestField_B34"), test("TestField_B28")},
+		},
+		{
+			id: "record-forgotten", rules: []string{"R15", "B32"},
+			breaks: "a holder that repeats \"written\" of an event that is over is told that there never was one",
+			file:   file,
+			old:    "case over || (open && b.Status == BarrierPassing):",
+			new:    "case open && b.Status == BarrierPassing:",
+			tells:  []catcher{test("TestField_B32")},
+		},
+		{
+			id: "events-overtake", rules: []string{"invariant 12", "R12", "B37"},
+			breaks: "a dispatcher that stands before an earlier event is counted at a later one",
+			file:   file,
+			old:    "if b.Spec.concerns(t) && row.Position.Less(b.Key.At) {\n\t\t\treturn true",
+			new:    "if b.Spec.concerns(t) && row.Position.Less(b.Key.At) {\n\t\t\treturn false",
+			tells:  []catcher{test("TestField_B37")},
+		},
+		{
+			id: "chain-not-followed", rules: []string{"invariant 12", "R12", "B33"},
+			breaks: "the trigger reports an event although one before it was never reported",
+			file:   file,
+			old:    "if r.Earlier.Less(feed.Chain) || row.Position.Less(r.Earlier) || !feed.Chain.Less(r.Key.At) {",
+			new:    "if r.Earlier.Less(feed.Chain) || !feed.Chain.Less(r.Key.At) {",
+			tells:  []catcher{test("TestField_B33")},
+		},
+		{
+			id: "sync-points-left-out", rules: []string{"R42", "B37", "invariant 12"},
+			breaks: "sync points can be skipped by whoever is behind",
+			file:   file,
+			old:    "return !any || !next.Less(r.Key.At)",
+			new:    "return !any || !next.Less(r.Earlier)",
+			tells:  []catcher{test("TestField_B37")},
+		},
+		{
+			id: "never-void", rules: []string{"R34", "barriers end"},
+			breaks: "an event whose participants have all gone stays open for ever",
+			file:   file,
+			old:    "case sum.members == 0:",
+			new:    "case sum.members == 0 && b.Permission > 0:",
+			tells:  []catcher{invariant("barriers end"), test("TestField_B40")},
+		},
+		{
+			id: "holder-of-an-event-without-trigger", rules: []string{"R12", "B33"},
+			breaks: "an event that concerns everything is written without the word of the trigger",
+			file:   "fsm/barrier_types.go",
+			old:    "return s.Trigger || s.HasEffects() || s.Influence != InfluenceTables",
+			new:    "return s.Trigger || s.HasEffects()",
+			tells:  []catcher{test("TestField_B33"), test("TestField_B37")},
+		},
+		{
+			id: "effects-not-applied", rules: []string{"invariant 12", "B33"},
+			breaks: "a table that an event creates is never replicated",
+			file:   event,
+			old:    "\t\ts.addTable(feed, spec, b.Key.At, x)",
+			new:    "\t\tif len(spec.SplitKeys) > 0 {\n\t\t\ts.addTable(feed, spec, b.Key.At, x)\n\t\t}",
+			tells:  []catcher{test("TestField_B33")},
+		},
+		{
+			id: "effects-start-too-early", rules: []string{"R16", "invariant 14", "B33"},
+			breaks: "a table that an event creates starts before the event, meets it again and waits for ever",
+			file:   event,
+			old:    "s.addTable(feed, spec, b.Key.At, x)",
+			new:    "s.addTable(feed, spec, b.Key.Before(), x)",
+			tells:  []catcher{test("TestField_B33")},
+		},
+		{
+			id: "word-of-another-run", rules: []string{"R21", "runs", "invariant 8"},
+			breaks: "a word about an event of an older run counts",
+			file:   file,
+			old:    "if s.feedOf(row) != uint64(feed.ID) || feed.Run != r.Key.Run {",
+			new:    "if s.feedOf(row) != uint64(feed.ID) {",
+			tells:  []catcher{invariant("no orphans")},
+		},
+		{
+			id: "minimum-of-another-set", rules: []string{"invariant 13", "B16"},
+			breaks: "a node's minimum counts although it is about another set of dispatchers",
+			file:   mark,
+			old:    "|| m.Nodes[i].SetHash != c.hash {",
+			new:    "{",
+			tells:  []catcher{test("TestField_B16")},
+		},
+		{
+			id: "what-does-not-run-does-not-count", rules: []string{"invariant 13", "B16"},
+			breaks: "the watermark passes a dispatcher that runs nowhere",
+			file:   mark,
+			old:    "if k, ok := d.quiet.first(feed.ID); ok {",
+			new:    "if k, ok := d.quiet.first(feed.ID); ok && k.at == (Position{}) {",
+			tells:  []catcher{test("TestField_B16")},
+		},
+		{
+			id: "watermark-past-an-open-event", rules: []string{"invariant 13", "R17", "B38"},
+			breaks: "the watermark passes an event that has not been written",
+			file:   mark,
+			old:    "before.Less(bound) {",
+			new:    "before.Less(bound) && b.Status == BarrierUndecided {",
+			tells:  []catcher{invariant("the watermark waits for open barriers"), test("TestField_B38")},
+		},
+		{
+			id: "watermark-goes-back", rules: []string{"invariant 13"},
+			breaks: "a watermark goes back",
+			file:   mark,
+			old:    "case !feed.Watermark.Less(m.To):",
+			new:    "case feed.Watermark == m.To:",
+			tells:  []catcher{test("TestField_B16")},
+		},
+		{
+			id: "one-slow-node", rules: []string{"invariant 13", "B16"},
+			breaks: "the watermark passes a node's minimum",
+			file:   mark,
+			old:    "if least := m.Nodes[i].Minimum; least.Less(m.To) {",
+			new:    "if least := m.Nodes[i].Minimum; i == 0 && least.Less(m.To) {",
+			tells:  []catcher{test("TestField_B16")},
+		},
+		{
+			id: "stopping-holds-the-watermark", rules: []string{"R30", "B16"},
+			breaks: "what is stopping holds the watermark at its stored position, so that it stands still during a drain",
+			file:   "fsm/index.go",
+			old:    "\tif !row.HasRun {\n\t\td.quiet.add",
+			new:    "\tif !row.HasRun || row.Phase == Stopping {\n\t\td.quiet.add",
+			tells:  []catcher{test("TestField_B16")},
+		},
 	}
-	for _, name := range order {
-		if !anyBelow(name, order) {
-			run.failures = append(run.failures, failure{test: name, output: output[name].String()})
-		}
-	}
-	return run, lines.Err()
-}
-
-func anyBelow(name string, failed []string) bool {
-	for _, other := range failed {
-		if strings.HasPrefix(other, name+"/") {
-			return true
-		}
-	}
-	return false
 }

@@ -18,7 +18,7 @@ import (
 
 // mutants are all of them, by subject.
 func mutants() []mutant {
-	return slices.Concat(admissionMutants(), nodeMutants(), requestMutants(), placementMutants(), workMutants())
+	return slices.Concat(admissionMutants(), nodeMutants(), requestMutants(), placementMutants(), spanMutants(), eventMutants(), workMutants())
 }
 
 // leastMutants is how many rules must be broken at the very least.

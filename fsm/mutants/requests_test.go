@@ -32,8 +32,8 @@ func requestMutants() []mutant {
 			id: "stale-term-remembered", rules: []string{"R24"},
 			breaks: "a refusal for a stale term burns the request's id",
 			file:   "fsm/apply.go",
-			old:    "\t\tv.Index = e.Index\n\t\treturn v\n\t}\n\tv = p.Command.apply",
-			new:    "\t\tv.Index = e.Index\n\t\ts.remember(p, body, v)\n\t\treturn v\n\t}\n\tv = p.Command.apply",
+			old:    "\tif v.Reason != Accepted {\n\t\tv.Index = e.Index\n",
+			new:    "\tif v.Reason != Accepted {\n\t\tv.Index = e.Index\n\t\ts.remember(p, body, v)\n",
 			tells:  []catcher{test("TestReview_R24_AStaleTerm"), script("requests"), script("terms")},
 		},
 		{

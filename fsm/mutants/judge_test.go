@@ -1,0 +1,180 @@
+package mutants
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// scriptOutput is what a failing script of TestScenarios prints.
+func scriptOutput(diff ...string) string {
+	text := "    scenario_test.go:35: testdata/held.txt:48: the output is not the expected one (- expected, + came)\n"
+	for _, line := range diff {
+		text += "        " + line + "\n"
+	}
+	return text + "        \n        after a change that is right: go test ./fsm -run Scenario -update\n"
+}
+
+// TestOnlyWhatARuleDecidesCounts: a script that differs in how something is told has noticed nothing.
+func TestOnlyWhatARuleDecidesCounts(t *testing.T) {
+	for name, output := range map[string]string{
+		"a state hash": scriptOutput("- hash ebccf331a842bd68a0cf73f43e24b8cc", "+ hash 00ccf331a842bd68a0cf73f43e24b8cc"),
+		"a detail": scriptOutput(
+			`- n1#1 epoch=2 placed=5 ended=8 reason=OPERATOR detail="move 1.3" at=25`,
+			`+ n1#1 epoch=2 placed=5 ended=8 reason=OPERATOR detail="a move" at=25`),
+		"a sentence": scriptOutput(
+			"- removal 1.3 still holds keys of dispatcher 2's range; wait for it",
+			"+ the removal 1.3 holds keys of dispatcher 2's range; wait for it"),
+		"nothing": scriptOutput("  9 add: ACCEPTED op=3"),
+	} {
+		_, counts := tellingLine(output)
+		require.False(t, counts, name)
+	}
+	for want, diff := range map[string][2]string{
+		"a verdict":     {"9 add: RANGE_REMOVING op=3 dispatcher=d2", "9 add: ACCEPTED op=4 dispatcher=d2"},
+		"a phase":       {"  d1: running n1#1 epoch=2 at=10 -> stopping n1#1 epoch=2", "  d1: running n1#1 epoch=2 at=10 -> absent at=10"},
+		"an order":      {"start d1 epoch=2 op=1", "stop d1 epoch=2 op=1"},
+		"a position":    {"d1 public.a: absent at=40", "d1 public.a: absent at=10"},
+		"a status":      {"  changefeed shop: running", "  changefeed shop: paused"},
+		"what is left ": {"  table 1: gone", "  table 1: dropping"},
+	} {
+		line, counts := tellingLine(scriptOutput("- "+diff[0], "+ "+diff[1], "- hash 1", "+ hash 2"))
+		require.True(t, counts, want)
+		require.Equal(t, "held.txt:48: "+strings.TrimSpace(diff[0])+" came as "+strings.TrimSpace(diff[1]), line)
+	}
+	line, counts := tellingLine(scriptOutput("- hash 1", "+ hash 2") + scriptOutput("+ op 3: done"))
+	require.True(t, counts, "the second block")
+	require.Equal(t, "held.txt:48: came op 3: done", line)
+}
+
+// TestWhatIsEvidence says what a failing test stands for.
+func TestWhatIsEvidence(t *testing.T) {
+	kinds := func(test, output string) []string {
+		var all []string
+		for _, c := range whatFailed(failure{test, output}) {
+			all = append(all, c.by.String())
+		}
+		return all
+	}
+	broken := "Error: invariant violated: spans of a table never overlap: dispatchers 1 and 2\n"
+	require.Equal(t, []string{`invariant "spans of a table never overlap"`, "`TestField_B01_X`"}, kinds("TestField_B01_X/one", broken))
+	require.Equal(t, []string{`invariant "spans of a table never overlap"`, "script `held.txt`"}, kinds("TestScenarios/held.txt", broken))
+	require.Equal(t, []string{"`TestX`"}, kinds("TestX", "invariant violated: the state hash covers every row: 1, should be 2\n"))
+	require.Empty(t, kinds("TestX", "Not equal: expected: fsm.Digest{A:0x1} actual: fsm.Digest{A:0x2}"))
+	require.Empty(t, kinds("TestScenarios/held.txt", scriptOutput("- hash 1", "+ hash 2")))
+}
+
+// TestOnlyANamedCatcherCounts: some other test that fails as well is not evidence.
+func TestOnlyANamedCatcherCounts(t *testing.T) {
+	m := &mutant{id: "x", tells: []catcher{test("TestReview_R06"), script("held"), invariant("barriers end")}}
+	says := func(failures ...failure) string {
+		c, ok := countsFor(m, testRun{failures: failures})
+		if !ok {
+			return ""
+		}
+		return c.by.String() + " " + c.message
+	}
+	verdict := scriptOutput("- 9 add: RANGE_REMOVING op=3", "+ 9 add: ACCEPTED op=4")
+	other := failure{"TestField_B01_X", "field_test.go:9: Error: bad"}
+	require.Empty(t, says(other, failure{"TestScenarios/other.txt", verdict}, failure{"TestX", "invariant violated: no orphans: x"}))
+	require.Equal(t, "`TestReview_R06_Y` review_test.go:7: Not equal: expected 1, actual 2 (nobody)",
+		says(other, failure{"TestReview_R06_Y", "review_test.go:7: \n Error:  Not equal: \n expected: 1\n actual  : 2\n Messages: nobody\n"}))
+	require.Equal(t, "script `held.txt` held.txt:48: 9 add: RANGE_REMOVING op=3 came as 9 add: ACCEPTED op=4", says(other, failure{"TestScenarios/held.txt", verdict}))
+	require.Equal(t, `invariant "barriers end" nobody is left`, says(failure{"TestZ", "an invariant is broken: invariant violated: barriers end: nobody is left\n"}))
+	for _, run := range []testRun{{panicked: true}, {broken: "undefined: x"}} {
+		run.failures = []failure{{"TestReview_R06_Y", ""}}
+		_, ok := countsFor(m, run)
+		require.False(t, ok, "a panic or a compiler is no catcher")
+	}
+}
+
+// TestTheOutputOfGoTestIsReadAsItIsWritten goes through events as go test -json writes them.
+func TestTheOutputOfGoTestIsReadAsItIsWritten(t *testing.T) {
+	var b strings.Builder
+	say := func(action, name, output string) {
+		line, err := json.Marshal(event{Action: action, Package: "p", Test: name, Output: output})
+		require.NoError(t, err)
+		fmt.Fprintf(&b, "%s\n", line)
+	}
+	say("run", "TestA", "")
+	say("output", "TestA/one", "first\n")
+	say("output", "TestA/one", "second\n")
+	say("fail", "TestA/one", "")
+	say("fail", "TestA", "")
+	say("pass", "TestB", "")
+	say("fail", "", "")
+	run, err := readEvents(strings.NewReader(b.String()))
+	require.NoError(t, err)
+	require.Equal(t, testRun{failures: []failure{{"TestA/one", "first\nsecond\n"}}, passed: 1}, run)
+
+	say("output", "TestC", "panic: runtime error\n")
+	run, err = readEvents(strings.NewReader(b.String()))
+	require.NoError(t, err)
+	require.True(t, run.panicked)
+
+	b.Reset()
+	say("build-output", "", "x.go:1: undefined: y\n")
+	say("build-fail", "", "")
+	run, err = readEvents(strings.NewReader(b.String()))
+	require.NoError(t, err)
+	require.Equal(t, "x.go:1: undefined: y\n", run.broken)
+}
+
+// TestAMutantThatDoesNotFitIsAnError covers what makes a mutant worthless.
+func TestAMutantThatDoesNotFitIsAnError(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "x.go"), []byte("package x\n\nvar a, b = 1, 1\n"), 0o600))
+	for want, m := range map[string]mutant{
+		"stands in x.go 0 times": {old: "c = 1", new: "c = 2"},
+		"stands in x.go 2 times": {old: "1", new: "2"},
+		"changes nothing":        {old: "a, b", new: "a, b"},
+		"expected":               {old: "a, b =", new: "a, b = ="},
+	} {
+		m.id, m.file = "x", "x.go"
+		_, err := m.mutated(dir)
+		require.ErrorContains(t, err, want)
+	}
+	m := mutant{id: "x", file: "x.go", old: "1, 1", new: "1, 2"}
+	text, err := m.mutated(dir)
+	require.NoError(t, err)
+	require.Equal(t, "package x\n\nvar a, b = 1, 2\n", text)
+}
+
+// TestTheTableStandsBetweenItsMarkers writes one and writes it again.
+func TestTheTableStandsBetweenItsMarkers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "doc.md")
+	require.ErrorContains(t, writeTable(path, "x"), "no such file")
+	require.NoError(t, os.WriteFile(path, []byte("before\n"), 0o600))
+	require.ErrorContains(t, writeTable(path, "x"), "no markers")
+	require.NoError(t, os.WriteFile(path, []byte("before\n"+tableBegins+"\nold\n"+tableEnds+"\nafter\n"), 0o600))
+	text := table([]outcome{{
+		mutant: &mutant{id: "held-add", rules: []string{"row held", "R06"}, breaks: "a | b", file: "fsm/admission.go"},
+		caught: caught{by: invariant("barriers end"), test: "TestX", message: "came `x`\n\tand | y"}, ok: true, seconds: 3.6,
+	}})
+	for range 2 {
+		require.NoError(t, writeTable(path, text))
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, "before\n"+tableBegins+"\n\nCaught 1 of 1.\n\n"+
+			"| mutant | rules | what it breaks | file | caught by | what was said first | s |\n|---|---|---|---|---|---|---|\n"+
+			"| held-add | row held, R06 | a \\| b | admission.go | invariant \"barriers end\" in `TestX` | `came 'x' and \\| y` | 4 |\n\n"+
+			tableEnds+"\nafter\n", string(data))
+	}
+}
+
+// TestTheSampleIsFiveOfAll and words choose what they name.
+func TestTheSampleIsFiveOfAll(t *testing.T) {
+	require.Len(t, choose("all"), len(mutants()))
+	require.Len(t, choose("sample"), sampleSize)
+	held := choose("row held,no such rule")
+	require.NotEmpty(t, held)
+	for _, m := range held {
+		require.Contains(t, m.rules, "row held")
+	}
+	require.Empty(t, choose("no such rule"))
+}

@@ -1,0 +1,112 @@
+package mutants
+
+// spanMutants break Split and Merge.
+func spanMutants() []mutant {
+	const file = "fsm/span_change.go"
+	return []mutant{
+		{
+			id: "split-does-not-tile", rules: []string{"invariant 5", "B03"},
+			breaks: "a Split into spans that leave a part of the keys out is admitted",
+			file:   file,
+			old:    "if !Tile(row.Span, a.spans) || len(a.spans) < 2 {",
+			new:    "if len(a.spans) < 2 {",
+			tells:  []catcher{test("TestField_B03"), invariant("spans of a table never overlap")},
+		},
+		{
+			id: "split-into-one", rules: []string{"row free/running", "B03"},
+			breaks: "a Split into one span is admitted",
+			file:   file,
+			old:    "if !Tile(row.Span, a.spans) || len(a.spans) < 2 {",
+			new:    "if !Tile(row.Span, a.spans) {",
+			tells:  []catcher{test("TestField_B03")},
+		},
+		{
+			id: "split-of-the-holder", rules: []string{"R13", "B34", "invariant 11"},
+			breaks: "the holder of a write permission is split",
+			file:   file,
+			old:    "\tif b, holds := s.permissionOf(row); holds {\n\t\treturn refused(BarrierWriting, s.barrierFacts(b))\n\t}\n\tif v := s.roomFor",
+			new:    "\tif v := s.roomFor",
+			tells:  []catcher{test("TestField_B34")},
+		},
+		{
+			id: "child-from-the-beginning", rules: []string{"invariant 14", "B03", "B28"},
+			breaks: "the children of a Split forget how far their parent came",
+			file:   file,
+			old:    "\tat := s.startOf(row)\n\ts.dropDispatcher(row)",
+			new:    "\tat := s.startOf(Dispatcher{Table: row.Table})\n\ts.dropDispatcher(row)",
+			tells:  []catcher{test("TestField_B03"), test("TestField_B28")},
+		},
+		{
+			id: "child-without-a-slot", rules: []string{"R28", "invariant 2", "invariant 10"},
+			breaks: "a child whose target drains by now is placed there nevertheless",
+			file:   file,
+			old:    "_ = s.startAdd(child, admission{kind: OpAdd, to: n}, x)",
+			new:    "s.place(child, n.Incarnation, 0, x)",
+			tells:  []catcher{invariant("running operators are those in slots"), test("TestField_B03")},
+		},
+		{
+			id: "parent-stays", rules: []string{"B26", "invariant 5", "invariant 7"},
+			breaks: "the parent of a Split stays beside its children",
+			file:   file,
+			old:    "\tat := s.startOf(row)\n\ts.dropDispatcher(row)",
+			new:    "\tat := s.startOf(row)\n\ts.leave(row, 0, x)",
+			tells:  []catcher{invariant("spans of a table never overlap"), test("TestField_B26")},
+		},
+		{
+			id: "merge-of-some", rules: []string{"R33", "row add", "invariant 1"},
+			breaks: "a Merge takes a source that is in another operator",
+			file:   file,
+			old:    "if v := s.admit(row, ReqMerge, admission{}, x); !v.OK() {",
+			new:    "if v := s.admit(row, ReqMerge, admission{}, x); !v.OK() && row.ID == first.ID {",
+			tells:  []catcher{invariant("running operators are those in slots"), script("admission_add")},
+		},
+		{
+			id: "merge-over-a-gap", rules: []string{"invariant 5"},
+			breaks: "spans that are not neighbours are merged",
+			file:   file,
+			old:    "prev.Span.End == \"\" || prev.Span.End != row.Span.Start):",
+			new:    "prev.Span.End == \"\"):",
+			tells:  []catcher{invariant("spans of a table never overlap")},
+		},
+		{
+			id: "merge-of-the-holder", rules: []string{"R13", "B34", "invariant 11"},
+			breaks: "the holder of a write permission is merged away",
+			file:   file,
+			old:    "\t\tif b, holds := s.permissionOf(row); holds {\n\t\t\treturn refused(BarrierWriting, s.barrierFacts(b))\n\t\t}\n\t}\n\treturn s.roomFor(0)",
+			new:    "\t}\n\treturn s.roomFor(0)",
+			tells:  []catcher{test("TestField_B34")},
+		},
+		{
+			id: "merge-before-all-have-stopped", rules: []string{"invariant 6", "B06"},
+			breaks: "the merged dispatcher is made when the first source has stopped",
+			file:   file,
+			old:    "\t\tif row.Phase != Absent {\n\t\t\treturn\n\t\t}\n\t\tif from",
+			new:    "\t\tif row.Phase == Running {\n\t\t\treturn\n\t\t}\n\t\tif from",
+			tells:  []catcher{test("TestField_B06"), test("TestField_B14"), test("TestField_B28")},
+		},
+		{
+			id: "merge-from-the-highest", rules: []string{"invariant 14", "B06", "B28"},
+			breaks: "a merged dispatcher starts at its furthest source, and loses what the others had not written",
+			file:   file,
+			old:    "if from := s.startOf(row); from.Less(at) {",
+			new:    "if from := s.startOf(row); at == noBound() || at.Less(from) {",
+			tells:  []catcher{test("TestField_B06"), test("TestField_B28")},
+		},
+		{
+			id: "absent-source-kept", rules: []string{"row merge", "invariant 2"},
+			breaks: "a cancelled Merge keeps the slots of the sources that run nowhere",
+			file:   file,
+			old:    "\t\tif row.Phase == Absent {\n\t\t\trow.Slot = 0\n\t\t\ts.setDispatcher(row)\n\t\t\tcontinue",
+			new:    "\t\tif row.Phase == Absent {\n\t\t\tcontinue",
+			tells:  []catcher{invariant("running operators are those in slots")},
+		},
+		{
+			id: "remove-of-one-takes-all", rules: []string{"R26", "row merge"},
+			breaks: "removing one source of a Merge leaves the others in the slot of an operator that has ended",
+			file:   "fsm/operator.go",
+			old:    "case prev.Kind != OpMerge:",
+			new:    "case prev.ReplacedBy != 0:",
+			tells:  []catcher{invariant("running operators are those in slots")},
+		},
+	}
+}
