@@ -207,6 +207,13 @@ func TestField_B16_TheWatermarkDoesNotPassWhatWasJustCreated(t *testing.T) {
 		return fsm.At(400)
 	}).Reason)
 	require.Equal(t, fsm.At(170), e.feed().Watermark)
+	require.Equal(t, fsm.StaleCheckpoint, e.advance(fsm.At(160), everywhere(fsm.At(400))).Reason, "it never goes back")
+
+	// What ran is stored where it was placed, far below: its next placement starts at the watermark, not there.
+	require.Equal(t, fsm.At(10), e.row(1).Position)
+	e.expire("n1")
+	e.add(1, "n2")
+	require.Equal(t, fsm.At(170), e.orders("n2")[0].Work.Start)
 }
 
 // B17, the barrier: what its owner completed before it stopped is never below where the next owner starts, though the
@@ -694,7 +701,7 @@ func TestField_B40_AParticipantLeavesWhileItWaits(t *testing.T) {
 	remove := e.ok(&fsm.AdmitOperator{Op: fsm.OpRemove, Dispatcher: 1}).Facts.Operator
 	move := e.ok(&fsm.AdmitOperator{Op: fsm.OpMove, Dispatcher: 2, FromAny: true, To: "n3"}).Facts.Operator
 	require.Equal(t, fsm.ReportCounted, e.says(fsm.ReportStopped, 1, 0))
-	require.Equal(t, fsm.ReportCounted, e.says(fsm.ReportStopped, 2, 0))
+	require.Equal(t, fsm.ReportCounted, e.says(fsm.ReportStopped, 2, 99), "which claims to be past an event that nobody has written")
 	for _, op := range []fsm.OpID{remove, move} {
 		row, _ := e.s.Operator(op)
 		if op == remove {
@@ -716,4 +723,16 @@ func TestField_B40_AParticipantLeavesWhileItWaits(t *testing.T) {
 	}
 	require.Equal(t, fsm.ReportCounted, e.writes(next))
 	e.everybodyPasses(next)
+
+	// Everybody leaves: an event that nobody writes and nobody is left for ends unwritten.
+	last := e.ddl(40)
+	require.Equal(t, fsm.ReportCounted, e.waits(2, last, truncating()))
+	e.ok(&fsm.DropTables{Changefeed: "shop", Tables: []fsm.TableRef{{Schema: "public", Name: "a"}}})
+	require.Zero(t, e.status(last))
+	record, known := e.s.BarrierRecord(last)
+	require.True(t, known)
+	require.Equal(t, fsm.BarrierVoid, record.Result)
+	for _, d := range []fsm.DispatcherID{2, 3} {
+		require.Equal(t, fsm.ReportCounted, e.says(fsm.ReportStopped, d, 0))
+	}
 }
