@@ -264,7 +264,10 @@ func (s *State) addRecord(r PlacementRecord) {
 	s.history.put(&s.hash, r)
 	s.past.set(r.Seq, recordKey{r.Dispatcher, r.Epoch})
 	n, first := uint32(0), PlacementRecord{}
-	for old := range s.History(r.Dispatcher) {
+	for old := range s.history.from(PlacementRecord{Dispatcher: r.Dispatcher}) {
+		if old.Dispatcher != r.Dispatcher {
+			break
+		}
 		if n++; n == 1 {
 			first = old
 		}

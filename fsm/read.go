@@ -203,6 +203,9 @@ func (d *data) FinishedOperators() iter.Seq[Operator] {
 func (d *data) History(id DispatcherID) iter.Seq[PlacementRecord] {
 	return func(yield func(PlacementRecord) bool) {
 		d.history.from(PlacementRecord{Dispatcher: id})(func(r PlacementRecord) bool {
+			if r.Operator != 0 {
+				r.Detail = r.OperatorKind.String() + " " + r.Operator.String()
+			}
 			return r.Dispatcher == id && yield(r)
 		})
 	}

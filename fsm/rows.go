@@ -420,6 +420,10 @@ type PlacementRecord struct {
 	WallMS            int64
 	// Reason and Detail say why it ended: an operator's kind, or what went wrong.
 	Reason, Detail string
+	// Operator and OperatorKind name the operator that ended it, if one did. Detail then follows from them, and is not
+	// stored.
+	Operator     OpID
+	OperatorKind OperatorKind
 	// Position is where the next placement starts.
 	Position Position
 	// Seq orders records by their end.
@@ -438,6 +442,8 @@ func (r *PlacementRecord) code(c *wire.Coder) {
 	wire.Int(c, &r.WallMS)
 	wire.Str(c, &r.Reason)
 	wire.Str(c, &r.Detail)
+	wire.Uint(c, &r.Operator)
+	wire.Uint8(c, &r.OperatorKind)
 	r.Position.code(c)
 	c.Uint64(&r.Seq)
 }
