@@ -18,7 +18,7 @@ var invariantLine = regexp.MustCompile(`invariant violated: ([^:\n]+): ([^\n]*)`
 
 // countsFor finds the first failure that counts for the mutant: one of a catcher that names its rule.
 func countsFor(m *mutant, run testRun) (caught, bool) {
-	if run.panicked || run.broken != "" {
+	if run.panicked {
 		return caught{}, false
 	}
 	for _, f := range run.failures {

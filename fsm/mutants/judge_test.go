@@ -86,18 +86,15 @@ func TestOnlyANamedCatcherCounts(t *testing.T) {
 		says(other, failure{"TestReview_R06_Y", "review_test.go:7: \n Error:  Not equal: \n expected: 1\n actual  : 2\n Messages: nobody\n"}))
 	require.Equal(t, "script `held.txt` held.txt:48: 9 add: RANGE_REMOVING op=3 came as 9 add: ACCEPTED op=4", says(other, failure{"TestScenarios/held.txt", verdict}))
 	require.Equal(t, `invariant "barriers end" nobody is left`, says(failure{"TestZ", "an invariant is broken: invariant violated: barriers end: nobody is left\n"}))
-	for _, run := range []testRun{{panicked: true}, {broken: "undefined: x"}} {
-		run.failures = []failure{{"TestReview_R06_Y", ""}}
-		_, ok := countsFor(m, run)
-		require.False(t, ok, "a panic or a compiler is no catcher")
-	}
+	_, ok := countsFor(m, testRun{failures: []failure{{"TestReview_R06_Y", ""}}, panicked: true})
+	require.False(t, ok, "a panic is no catcher")
 }
 
-// TestTheOutputOfGoTestIsReadAsItIsWritten goes through events as go test -json writes them.
+// TestTheOutputOfGoTestIsReadAsItIsWritten goes through events as test2json writes them.
 func TestTheOutputOfGoTestIsReadAsItIsWritten(t *testing.T) {
 	var b strings.Builder
 	say := func(action, name, output string) {
-		line, err := json.Marshal(event{Action: action, Package: "p", Test: name, Output: output})
+		line, err := json.Marshal(event{Action: action, Test: name, Output: output})
 		require.NoError(t, err)
 		fmt.Fprintf(&b, "%s\n", line)
 	}
@@ -116,13 +113,8 @@ func TestTheOutputOfGoTestIsReadAsItIsWritten(t *testing.T) {
 	run, err = readEvents(strings.NewReader(b.String()))
 	require.NoError(t, err)
 	require.True(t, run.panicked)
-
-	b.Reset()
-	say("build-output", "", "x.go:1: undefined: y\n")
-	say("build-fail", "", "")
-	run, err = readEvents(strings.NewReader(b.String()))
-	require.NoError(t, err)
-	require.Equal(t, "x.go:1: undefined: y\n", run.broken)
+	_, err = readEvents(strings.NewReader("flag provided but not defined\n"))
+	require.ErrorContains(t, err, "flag provided")
 }
 
 // TestAMutantThatDoesNotFitIsAnError covers what makes a mutant worthless.
@@ -143,6 +135,86 @@ func TestAMutantThatDoesNotFitIsAnError(t *testing.T) {
 	text, err := m.mutated(dir)
 	require.NoError(t, err)
 	require.Equal(t, "package x\n\nvar a, b = 1, 2\n", text)
+}
+
+// TestVariantsStandBesideEachOther looks at a function with a receiver, one without results, and one that is variadic.
+func TestVariantsStandBesideEachOther(t *testing.T) {
+	dir := t.TempDir()
+	src := `package x
+
+// T has words.
+type T struct{}
+
+// f is documented.
+func (t *T) f(a, b int, _ string) (sum int, err error) {
+	return a + b, nil
+}
+
+func g(xs ...int) { println(len(xs)) }
+
+func h[A any](a A) A { return a }
+
+var v = 1
+`
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "x.go"), []byte(src), 0o600))
+	all := []mutant{
+		{id: "minus", file: "x.go", old: "a + b", new: "a - b"}, {id: "one", file: "x.go", old: "len(xs)", new: "1"},
+		{id: "times", file: "x.go", old: "a + b", new: "a * b"},
+	}
+	files, err := variants(dir, all)
+	require.NoError(t, err)
+	require.Equal(t, `package x
+
+// T has words.
+type T struct{}
+
+// f is documented.
+func (r0 *T) f(a0 int, a1 int, a2 string) (sum int, err error) {
+	switch chosenMutant {
+	case 1:
+		return r0.f__1(a0, a1, a2)
+	case 3:
+		return r0.f__3(a0, a1, a2)
+	}
+	return r0.f__0(a0, a1, a2)
+}
+
+func (t *T) f__0(a, b int, _ string) (sum int, err error) {
+	return a + b, nil
+}
+
+func (t *T) f__1(a, b int, _ string) (sum int, err error) {
+	return a - b, nil
+}
+
+func (t *T) f__3(a, b int, _ string) (sum int, err error) {
+	return a * b, nil
+}
+
+
+func g(a0 ...int)  {
+	switch chosenMutant {
+	case 2:
+		g__2(a0...)
+		return
+	}
+	g__0(a0...)
+}
+
+func g__0(xs ...int) { println(len(xs)) }
+
+func g__2(xs ...int) { println(1) }
+
+
+func h[A any](a A) A { return a }
+
+var v = 1
+`, files["x.go"])
+	require.Contains(t, files["zz_mutants.go"], "package x\n")
+	for _, old := range []string{"return a }", "v = 1", "package x"} {
+		_, err := variants(dir, []mutant{{id: "nowhere", file: "x.go", old: old, new: "x"}})
+		require.ErrorContains(t, err, "nowhere: its text does not lie in the body of one function")
+	}
 }
 
 // TestTheTableStandsBetweenItsMarkers writes one and writes it again.

@@ -18,7 +18,13 @@ import (
 
 // mutants are all of them, by subject.
 func mutants() []mutant {
-	return slices.Concat(admissionMutants(), nodeMutants(), requestMutants(), placementMutants(), spanMutants(), eventMutants(), workMutants())
+	all := slices.Concat(
+		admissionMutants(), nodeMutants(), requestMutants(), placementMutants(), spanMutants(), eventMutants(), workMutants(),
+	)
+	for i := range all {
+		all[i].number = i + 1
+	}
+	return all
 }
 
 // leastMutants is how many rules must be broken at the very least.
@@ -80,6 +86,8 @@ func TestMutantsFitTheSource(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	_, err := variants(root, mutants())
+	require.NoError(t, err)
 }
 
 // refused are tests that notice nearly anything, and name no rule.

@@ -14,8 +14,9 @@ const root = "../.."
 
 // mutant is one rule of the state machine, broken.
 type mutant struct {
-	// id names it for ever.
-	id string
+	// id names it for ever; number is its place in the list, from 1.
+	id     string
+	number int
 	// rules are what it breaks: "row held", "invariant 5", "R06", "B22"; see the lists of rules.
 	rules []string
 	// breaks says in a few words what goes wrong.

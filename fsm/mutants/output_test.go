@@ -3,17 +3,16 @@ package mutants
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"io"
 	"strings"
 )
 
-// event is a line of go test -json.
+// event is a line of go tool test2json.
 type event struct {
-	Action     string
-	Package    string
-	ImportPath string
-	Test       string
-	Output     string
+	Action string
+	Test   string
+	Output string
 }
 
 // failure is a test that failed, with what it printed.
@@ -22,39 +21,31 @@ type failure struct {
 	output string
 }
 
-// testRun is what one go test said.
+// testRun is what one process of tests said.
 type testRun struct {
 	failures []failure
 	passed   int
-	// broken is what the compiler said, if it said anything.
-	broken string
 	// panicked: the process of a test ended by itself, so what its tests would have said is not known.
 	panicked bool
 }
 
-// readEvents takes go test -json apart. A test with failing subtests is left out: they say what failed.
+// readEvents takes the output of go tool test2json apart. A test with failing subtests is left out: they say what failed.
 func readEvents(r io.Reader) (testRun, error) {
 	var run testRun
 	var order []string
 	failed, output := map[string]bool{}, map[string]*strings.Builder{}
-	var build strings.Builder
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, 1<<24)
 	for lines.Scan() {
 		var e event
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			build.WriteString(lines.Text() + "\n")
-			continue
+			return run, fmt.Errorf("line %q: %w", lines.Text(), err)
 		}
 		if output[e.Test] == nil {
 			output[e.Test] = &strings.Builder{}
 		}
 		output[e.Test].WriteString(e.Output)
 		switch {
-		case e.Action == "build-output":
-			build.WriteString(e.Output)
-		case e.Action == "build-fail":
-			run.broken = build.String()
 		case e.Action == "output" && (strings.HasPrefix(e.Output, "panic: ") || strings.HasPrefix(e.Output, "fatal error: ")):
 			run.panicked = true
 		case e.Action == "pass" && e.Test != "":

@@ -23,23 +23,26 @@ var (
 	discoverFlag = flag.Bool("mutants.discover", false, "print everything that fails for each mutant, in every stage")
 )
 
-// stage is a go test that mutants are run against.
+// stage is a package whose tests may tell.
 type stage struct {
 	pkg  string
 	args []string
 }
 
-// stages are the tests that may tell, the cheap ones first. Seeds are fixed, so that the same mutant has the same end.
+// stages are the packages with the tests of each that may tell, the cheap ones first. Seeds are fixed, so that the same
+// mutant has the same end.
 func stages() []stage {
 	return []stage{
-		{pkg: "./fsm", args: []string{"-run", "^(TestScenarios|TestField_|TestReview_|TestInvariant_|TestMovesOnTheirWay)"}},
-		{pkg: "./fsm/scenario", args: []string{"-run", "^(TestRandomLogsKeepTheInvariants|TestALongRandomLogKeepsTheInvariants)$", "-rapid.seed=1"}},
+		{pkg: "./fsm", args: []string{"-test.run=^(TestScenarios|TestField_|TestReview_|TestMovesOnTheirWay)"}},
+		{pkg: "./fsm/scenario", args: []string{"-test.run=^(TestRandomLogsKeepTheInvariants|TestALongRandomLogKeepsTheInvariants)$", "-rapid.seed=1"}},
 	}
 }
 
 const (
-	// perStage bounds one go test, building included; on two idle cores it takes seconds.
-	perStage = 10 * time.Minute
+	// perBuild and perRun bound the compiler and one process of tests. On two idle cores the one takes a minute, the
+	// others seconds.
+	perBuild = 15 * time.Minute
+	perRun   = 5 * time.Minute
 	// atOnce is how many mutants are tested side by side.
 	atOnce = 2
 	// sampleSize is how many mutants the short run takes.
@@ -65,7 +68,8 @@ func TestMutantsAreCaught(t *testing.T) {
 	require.NotEmpty(t, chosen, "no mutant has %s in its id or rules", *runFlag)
 	abs, err := filepath.Abs(root)
 	require.NoError(t, err)
-	l := lab{t: t, root: abs, dir: t.TempDir()}
+	l := lab{t: t, root: abs, dir: t.TempDir(), binaries: map[string]string{}}
+	l.build()
 	l.control()
 	outcomes := l.all(chosen)
 	survivors := 0
@@ -115,20 +119,47 @@ func names(tells []catcher) []string {
 	return all
 }
 
-// lab runs go test.
+// lab holds the test binaries.
 type lab struct {
-	t    *testing.T
-	root string
-	dir  string
+	t        *testing.T
+	root     string
+	dir      string
+	binaries map[string]string // by package
+}
+
+// build compiles the tests of every stage with all mutants in them.
+func (l *lab) build() {
+	l.t.Helper()
+	files, err := variants(l.root, mutants())
+	require.NoError(l.t, err)
+	replace := map[string]string{}
+	for path, text := range files {
+		changed := filepath.Join(l.dir, strings.ReplaceAll(path, "/", "_"))
+		require.NoError(l.t, os.WriteFile(changed, []byte(text), 0o600))
+		replace[filepath.Join(l.root, path)] = changed
+	}
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": replace})
+	require.NoError(l.t, err)
+	overlayPath := filepath.Join(l.dir, "overlay.json")
+	require.NoError(l.t, os.WriteFile(overlayPath, overlay, 0o600))
+	ctx, cancel := context.WithTimeout(l.t.Context(), perBuild)
+	defer cancel()
+	for _, s := range stages() {
+		binary := filepath.Join(l.dir, filepath.Base(s.pkg)+".test")
+		cmd := exec.CommandContext(ctx, "go", "test", "-c", "-overlay", overlayPath, "-vet=off", "-o", binary, s.pkg)
+		cmd.Dir = l.root
+		out, err := cmd.CombinedOutput()
+		require.NoError(l.t, err, "a mutant does not compile; NAME__3 is NAME of the third mutant\n%s", out)
+		l.binaries[s.pkg] = binary
+	}
 }
 
 // control makes sure that everything passes without a mutant: else a catcher that always fails would catch them all.
 func (l *lab) control() {
 	l.t.Helper()
 	for _, s := range stages() {
-		run, err := l.goTest(s, "")
+		run, err := l.run(s, 0)
 		require.NoError(l.t, err)
-		require.Empty(l.t, run.broken)
 		require.False(l.t, run.panicked)
 		require.Empty(l.t, run.failures, "without any mutant")
 		require.NotZero(l.t, run.passed, "%s runs nothing", s.pkg)
@@ -158,39 +189,34 @@ func (l *lab) all(chosen []*mutant) []outcome {
 
 // try runs a mutant through the stages until one of its catchers fails.
 func (l *lab) try(m *mutant) outcome {
-	o := outcome{mutant: m}
 	start := time.Now()
-	overlay, err := l.overlay(m)
-	if err != nil {
-		o.why = err.Error()
-		return o
-	}
+	o := l.judge(m)
+	o.mutant, o.seconds = m, time.Since(start).Seconds()
+	return o
+}
+
+func (l *lab) judge(m *mutant) (o outcome) {
 	var others []string
 	for _, s := range stages() {
-		run, err := l.goTest(s, overlay)
-		switch {
-		case err != nil:
+		run, err := l.run(s, m.number)
+		if err != nil {
 			o.why = err.Error()
-			return o
-		case run.broken != "":
-			o.why = "it does not compile:\n" + run.broken
-			return o
-		case run.panicked:
-			o.why = "a test panics, which does not count: " + s.pkg
 			return o
 		}
 		if *discoverFlag {
 			l.discover(m, run)
 		}
 		if o.caught, o.ok = countsFor(m, run); o.ok {
-			o.seconds = time.Since(start).Seconds()
+			return o
+		}
+		if run.panicked {
+			o.why = "a test panics, which does not count: " + s.pkg
 			return o
 		}
 		for _, f := range run.failures {
 			others = append(others, f.test)
 		}
 	}
-	o.seconds = time.Since(start).Seconds()
 	o.why = "none of its catchers failed"
 	if len(others) > 0 {
 		o.why += "; others did: " + strings.Join(others[:min(len(others), 12)], ", ")
@@ -206,48 +232,26 @@ func (l *lab) discover(m *mutant, run testRun) {
 	}
 }
 
-// overlay writes the changed file and the map that tells the compiler of it.
-func (l *lab) overlay(m *mutant) (string, error) {
-	text, err := m.mutated(l.root)
-	if err != nil {
-		return "", err
-	}
-	changed := filepath.Join(l.dir, m.id+".go")
-	if err := os.WriteFile(changed, []byte(text), 0o600); err != nil {
-		return "", fmt.Errorf("write mutant %s: %w", m.id, err)
-	}
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(l.root, m.file): changed}})
-	if err != nil {
-		return "", fmt.Errorf("describe mutant %s: %w", m.id, err)
-	}
-	path := filepath.Join(l.dir, m.id+".json")
-	return path, os.WriteFile(path, overlay, 0o600)
-}
-
-// goTest runs a stage, with an overlay if one is given.
-func (l *lab) goTest(s stage, overlay string) (testRun, error) {
-	ctx, cancel := context.WithTimeout(l.t.Context(), perStage)
+// run executes the tests of a stage in a process that has one mutant, or none for zero.
+func (l *lab) run(s stage, number int) (testRun, error) {
+	ctx, cancel := context.WithTimeout(l.t.Context(), perRun)
 	defer cancel()
-	args := []string{"test", "-json", "-count=1", "-vet=off", "-short", "-p=1", "-timeout=60s"}
-	if overlay != "" {
-		args = append(args, "-overlay", overlay)
-	}
-	args = append(append(args, s.pkg), s.args...)
+	args := append([]string{"tool", "test2json", "-t", l.binaries[s.pkg], "-test.v=test2json", "-test.short", "-test.timeout=" + perRun.String()}, s.args...)
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = l.root
-	cmd.Env = append(os.Environ(), "WEIR_SEED=1")
+	cmd.Dir = filepath.Join(l.root, s.pkg)
+	cmd.Env = append(os.Environ(), "WEIR_SEED=1", fmt.Sprintf("%s=%d", chosenBy, number))
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if ctx.Err() != nil {
-		return testRun{}, fmt.Errorf("%s has not ended after %s", s.pkg, perStage)
+		return testRun{}, fmt.Errorf("the tests of %s have not ended after %s", s.pkg, perRun)
 	}
 	run, readErr := readEvents(bytes.NewReader(out))
 	if readErr != nil {
-		return run, fmt.Errorf("read the output of go test %s: %w", s.pkg, readErr)
+		return run, fmt.Errorf("read the output of the tests of %s: %w", s.pkg, readErr)
 	}
-	if err != nil && run.broken == "" && !run.panicked && len(run.failures) == 0 {
-		return run, fmt.Errorf("go test %s: %w: %s", s.pkg, err, stderr.String())
+	if err != nil && !run.panicked && len(run.failures) == 0 {
+		return run, fmt.Errorf("run the tests of %s: %w: %s", s.pkg, err, stderr.String())
 	}
 	return run, nil
 }
