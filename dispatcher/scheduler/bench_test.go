@@ -46,3 +46,44 @@ func BenchmarkPlaceFromTheMiddle(b *testing.B) {
 		}
 	}
 }
+
+// Everything runs and nothing is to be done; then one node is drained. A round must not cost more for more dispatchers.
+func BenchmarkRunning(b *testing.B) {
+	for _, spans := range []int{1_000, 10_000, 100_000} {
+		w := newWorld(b)
+		const nodes = 10
+		for i := range nodes {
+			w.node(fmt.Sprintf("n%d", i))
+		}
+		w.policy(func(p *fsm.Policy) { p.MaxPlacementsPerNode = 1_000_000 })
+		const each = 1_000
+		next := 0
+		for i := range spans / each {
+			w.feed(fmt.Sprintf("f%d", i), each)
+			for range each + 1 {
+				next++
+				w.run(fmt.Sprintf("n%d", next%nodes), fsm.DispatcherID(next))
+			}
+		}
+		w.cool()
+		rates := map[fsm.DispatcherID]uint64{1: 10, 2: 20}
+		in := scheduler.Input{View: w.s.View(), Limits: scheduler.DefaultLimits(), Loads: w.rates(rates)}
+		in.Limits.MergeAtOnce = 4
+		b.Run(fmt.Sprintf("calm/dispatchers=%d", spans), func(b *testing.B) {
+			for b.Loop() {
+				if n := len(scheduler.Make(in).Proposals); n != 0 {
+					b.Fatalf("planned %d", n)
+				}
+			}
+		})
+		w.must(&fsm.StartDrain{Node: "n3"})
+		in.View = w.s.View()
+		b.Run(fmt.Sprintf("drain/dispatchers=%d", spans), func(b *testing.B) {
+			for b.Loop() {
+				if n := len(scheduler.Make(in).Proposals); n == 0 {
+					b.Fatal("nothing planned")
+				}
+			}
+		})
+	}
+}

@@ -54,8 +54,8 @@ func (m *merger) walkTable(at TableCursor) bool {
 			continue
 		}
 		if m.looks == 0 || m.room() == 0 || m.ops.merges >= m.in.Limits.MergeAtOnce {
+			m.next.Merge = TableCursor{Changefeed: at.Changefeed, Table: at.Table, Start: m.resume(row)}
 			m.join()
-			m.next.Merge = TableCursor{Changefeed: at.Changefeed, Table: at.Table, Start: row.Span.Start}
 			return false
 		}
 		m.looks--
@@ -63,6 +63,15 @@ func (m *merger) walkTable(at TableCursor) bool {
 	}
 	m.join()
 	return true
+}
+
+// resume is where the next plan starts when this one stops before a row: at the one before it, if that may have found a
+// neighbour, and is not all that this plan has looked at.
+func (m *merger) resume(row fsm.Dispatcher) string {
+	if len(m.group) == 1 && m.looks < m.in.Limits.Scan-1 {
+		return m.group[0].Span.Start
+	}
+	return row.Span.Start
 }
 
 // consider adds a dispatcher to the group, or ends the group before it.

@@ -20,7 +20,7 @@ func TestPlaceProperties(t *testing.T) {
 		in := scheduler.Input{Limits: scheduler.Limits{
 			Round: rapid.IntRange(1, 8).Draw(t, "round"), Scan: rapid.IntRange(1, 10).Draw(t, "scan"),
 			Spread: rapid.IntRange(0, 64).Draw(t, "spread"), InFlight: rapid.IntRange(1, 5).Draw(t, "in flight"),
-			BackoffMS: 100, MaxBackoffMS: 1_000,
+			BackoffMS: 100, MaxBackoffMS: 1_000, Operators: 100, CooldownMS: 2_000, JoinMS: 500, BalanceMoves: 4, BalanceSlack: 1,
 		}}
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
 			g.step()
@@ -43,6 +43,7 @@ func (g *chaos) step() {
 	name := fmt.Sprintf("n%d", rapid.IntRange(1, 4).Draw(g.t, "node"))
 	switch rapid.SampledFrom([]string{
 		"register", "expire", "fence", "feed", "carry out", "fail", "stop", "pause", "resume", "drop", "wait",
+		"drain", "clear", "wait long",
 	}).Draw(g.t, "step") {
 	case "register":
 		if v := w.apply(&fsm.RegisterNode{
@@ -70,6 +71,12 @@ func (g *chaos) step() {
 		w.apply(&fsm.ResumeChangefeed{Name: g.someFeed()})
 	case "drop":
 		w.apply(&fsm.RemoveChangefeed{Name: g.someFeed()})
+	case "drain":
+		w.apply(&fsm.StartDrain{Node: fsm.NodeName(name)})
+	case "clear":
+		w.apply(&fsm.ClearDrain{Node: fsm.NodeName(name)})
+	case "wait long":
+		w.wait(3_000)
 	case "wait":
 		w.wait(rapid.IntRange(1, 1_500).Draw(g.t, "ms"))
 	}
@@ -98,7 +105,7 @@ func (g *chaos) planOnce(in scheduler.Input) scheduler.Cursor {
 	for _, p := range plan.Proposals {
 		a := p.Command.(*fsm.AdmitOperator)
 		n, ok := view.Node(a.To)
-		require.True(g.t, ok && n.Status == fsm.NodeStatusLive, "destination %s must be able to take work", a.To)
+		require.True(g.t, ok && n.Status == fsm.NodeStatusLive && !n.Draining, "destination %s must be able to take work", a.To)
 		g.w.must(p.Command)
 	}
 	for n := range g.w.s.Nodes() {
@@ -119,6 +126,7 @@ func (g *chaos) settle(in scheduler.Input) {
 	w := g.w
 	for i := 1; i <= 4; i++ {
 		n, known := w.s.Node(fsm.NodeName(fmt.Sprintf("n%d", i)))
+		w.apply(&fsm.ClearDrain{Node: n.Name})
 		if known && n.Status == fsm.NodeStatusFenced {
 			w.must(&fsm.ExpireNode{Node: n.Name, Incarnation: n.Incarnation, ExpectTick: n.LastTick})
 		}
@@ -130,6 +138,7 @@ func (g *chaos) settle(in scheduler.Input) {
 		w.apply(&fsm.ResumeChangefeed{Name: fmt.Sprintf("f%d", i)})
 	}
 	// Every round looks at one dispatcher at least, and each of them backs off once at most.
+	in.Limits.BalanceMoves = 0 // what is moved does not run for a while
 	for range 4*w.s.DispatcherCount() + 20 {
 		if allRun(w) {
 			return
