@@ -74,7 +74,8 @@ func (l *RandomLog) tightPolicy() *fsm.SetPolicy {
 	p := fsm.DefaultPolicy()
 	p.MaxDispatchers, p.MaxPlacementsPerNode, p.MaxOperators, p.MaxNodes = 60, 12, 20, randomNodes-1
 	p.KeepRequests, p.KeepRequestsMS, p.KeepOperators, p.KeepHistory, p.KeepHistoryEach = 20, 20_000, 30, 60, 4
-	p.HealthyMS = 2000
+	p.HealthyMS, p.KeepBarriers, p.OperatorDeadlineMS, p.BarrierDeadlineMS = 2000, 5, 4000, 6000
+	p.FailAfter = uint32(6 + l.pick(20))
 	return &fsm.SetPolicy{Policy: p}
 }
 
@@ -90,16 +91,22 @@ func (l *RandomLog) choices() []choice {
 		{6, l.register},
 		{1, l.goodbye},
 		{1, l.fence},
-		{3, l.expire},
+		{2, l.expire},
 		{3, l.createChangefeed},
-		{3, func() fsm.Command { return &fsm.PauseChangefeed{Name: l.feedName()} }},
-		{1, func() fsm.Command { return &fsm.ResumeChangefeed{Name: l.feedName()} }},
+		{2, func() fsm.Command { return &fsm.PauseChangefeed{Name: l.feedName()} }},
+		{1, l.resume},
+		{1, l.updateChangefeed},
 		{1, func() fsm.Command { return &fsm.RemoveChangefeed{Name: l.feedName()} }},
 		{5, l.addTables},
 		{2, l.dropTables},
-		{25, l.admit},
+		{30, l.admit},
 		{4, l.cancel},
-		{30, l.report},
+		{3, l.admitMany},
+		{4, l.drain},
+		{40, l.report},
+		{25, l.say},
+		{3, l.decide},
+		{8, l.checkpoint},
 		{1, func() fsm.Command {
 			l.term++
 			return &fsm.BeginTerm{Server: fsm.ServerID(fmt.Sprintf("s%d", 1+l.pick(3)))}
@@ -116,8 +123,17 @@ func (l *RandomLog) choices() []choice {
 }
 
 func (l *RandomLog) command() fsm.Command {
-	if name, paused := l.pausedFeed(); paused && l.pick(8) == 0 {
-		return &fsm.ResumeChangefeed{Name: name}
+	if name, stopped := l.stoppedFeed(); stopped && l.pick(8) == 0 {
+		return l.resumeOf(name)
+	}
+	if name, needed := l.neededNode(); needed && l.pick(3) == 0 {
+		if n, _ := l.state.Node(name); n.Draining && n.Status == fsm.NodeStatusLive {
+			return &fsm.ClearDrain{Node: name}
+		}
+		return l.registerAs(name)
+	}
+	if l.dropping() && l.pick(6) == 0 {
+		return l.addTables()
 	}
 	all := l.choices()
 	total := 0
@@ -133,14 +149,39 @@ func (l *RandomLog) command() fsm.Command {
 	return l.tick()
 }
 
-// pausedFeed finds one, which is soon resumed: a paused changefeed does nothing.
-func (l *RandomLog) pausedFeed() (string, bool) {
+// stoppedFeed finds one, which is soon resumed: a stopped changefeed does nothing.
+func (l *RandomLog) stoppedFeed() (string, bool) {
 	for feed := range l.state.Changefeeds() {
-		if feed.Status == fsm.ChangefeedIsPaused {
+		if feed.Status == fsm.ChangefeedIsPaused || feed.Status == fsm.ChangefeedIsFailed {
 			return feed.Name, true
 		}
 	}
 	return "", false
+}
+
+// dropping says whether a table is on its way out: soon one of its name is added again.
+func (l *RandomLog) dropping() bool {
+	for feed := range l.state.Changefeeds() {
+		for t := range l.state.Tables(feed.ID) {
+			if t.Dropping && !t.Trigger && feed.Status == fsm.ChangefeedRunning {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// neededNode finds a node that could help when few can take work: without such nodes nothing happens.
+func (l *RandomLog) neededNode() (fsm.NodeName, bool) {
+	takers, found := 0, l.nodeName()
+	for n := range l.state.Nodes() {
+		if n.Status == fsm.NodeStatusLive && !n.Draining {
+			takers++
+		} else if n.Status != fsm.NodeStatusFenced {
+			found = n.Name
+		}
+	}
+	return found, takers < 3
 }
 
 // proposal is a command with its envelope: one in eight is a request sent again, one in fifty of another term.
@@ -197,9 +238,11 @@ func (l *RandomLog) tick() fsm.Command {
 	return t
 }
 
-func (l *RandomLog) register() fsm.Command {
+func (l *RandomLog) register() fsm.Command { return l.registerAs(l.nodeName()) }
+
+func (l *RandomLog) registerAs(name fsm.NodeName) fsm.Command {
 	return &fsm.RegisterNode{
-		Node: l.nodeName(), LeaseMS: uint32(100 + 100*l.pick(40)), ClockClass: uint8(1 + l.pick(2)), Protocol: protocol,
+		Node: name, LeaseMS: uint32(100 + 100*l.pick(40)), ClockClass: uint8(1 + l.pick(2)), Protocol: protocol,
 		BootID: "boot", LockDevice: uint64(l.pick(2)), LockInode: uint64(l.pick(2)),
 	}
 }
@@ -230,6 +273,7 @@ func (l *RandomLog) createChangefeed() fsm.Command {
 	return &fsm.CreateChangefeed{
 		Name: l.feedName(), Source: "wal2json:/source", Sink: fmt.Sprintf("sqlite:/sink%d", l.pick(2)), SinkFenced: l.pick(2) == 0,
 		SinkMaxWriteMS: uint32(l.pick(3)), Start: fsm.At(uint64(l.pick(100))), Tables: l.tables(),
+		SyncPointEvery: uint64(l.pick(3)) * 20,
 	}
 }
 
@@ -250,9 +294,12 @@ func (l *RandomLog) tables() []fsm.TableSpec {
 // addTables likes to add again what is still being dropped: that is held, and must be.
 func (l *RandomLog) addTables() fsm.Command {
 	m := &fsm.AddTables{Changefeed: l.feedName(), Start: fsm.At(uint64(l.pick(100))), Tables: l.tables()}
+	if l.pick(3) > 0 {
+		m.Start = fsm.Position{}
+	}
 	for feed := range l.state.Changefeeds() {
 		for t := range l.state.Tables(feed.ID) {
-			if t.Dropping && l.pick(2) == 0 {
+			if t.Dropping && !t.Trigger && l.pick(2) == 0 {
 				m.Changefeed = feed.Name
 				m.Tables = []fsm.TableSpec{{Schema: t.Schema, Name: t.Name, SplitKeys: m.Tables[0].SplitKeys}}
 			}
@@ -265,7 +312,7 @@ func (l *RandomLog) dropTables() fsm.Command {
 	m := &fsm.DropTables{Changefeed: l.feedName()}
 	if feed, ok := l.state.Changefeed(m.Changefeed); ok {
 		for t := range l.state.Tables(feed.ID) {
-			if l.pick(2) == 0 {
+			if !t.Trigger && l.pick(2) == 0 {
 				m.Tables = append(m.Tables, fsm.TableRef{Schema: t.Schema, Name: t.Name})
 			}
 		}
@@ -288,10 +335,42 @@ func (l *RandomLog) someDispatcher() fsm.Dispatcher {
 	return fsm.Dispatcher{ID: 1}
 }
 
+// eager finds, in one of three, a dispatcher that has the property, if there is one: what is rare is asked more often.
+func (l *RandomLog) eager(is func(fsm.Dispatcher) bool) fsm.Dispatcher {
+	if l.pick(3) == 0 {
+		var found []fsm.Dispatcher
+		for row := range l.state.Dispatchers() {
+			if is(row) {
+				found = append(found, row)
+			}
+		}
+		if len(found) > 0 {
+			return found[l.pick(len(found))]
+		}
+	}
+	return l.someDispatcher()
+}
+
+// interesting is what is in a split or a merge, and what a removal holds.
+func (l *RandomLog) interesting(row fsm.Dispatcher) bool {
+	if op, ok := l.state.Operator(row.Slot); ok {
+		return op.Kind == fsm.OpSplit || op.Kind == fsm.OpMerge
+	}
+	_, held := l.state.HeldBy(row)
+	return held && row.Phase == fsm.Absent
+}
+
 func (l *RandomLog) admit() fsm.Command {
-	row := l.someDispatcher()
+	row := l.eager(l.interesting)
+	switch l.pick(8) {
+	case 0:
+		return l.split(row)
+	case 1:
+		return l.merge(row)
+	}
 	m := &fsm.AdmitOperator{Op: fsm.OpAdd, Dispatcher: row.ID, To: l.nodeName()}
-	if row.Phase == fsm.Running || l.pick(4) == 0 {
+	rare := l.interesting(row)
+	if row.Phase == fsm.Running || l.pick(4) == 0 || (rare && l.pick(2) == 0) {
 		m.Op = fsm.OpMove
 		owner, _ := l.state.NodeOf(row.Incarnation)
 		m.From = owner.Name
@@ -299,7 +378,7 @@ func (l *RandomLog) admit() fsm.Command {
 			m.From, m.FromAny = "", l.pick(3) == 0
 		}
 	}
-	if l.pick(12) == 0 {
+	if l.pick(12) == 0 || (rare && l.pick(4) == 0) {
 		*m = fsm.AdmitOperator{Op: fsm.OpRemove, Dispatcher: row.ID}
 	}
 	if l.pick(8) == 0 {
@@ -309,7 +388,7 @@ func (l *RandomLog) admit() fsm.Command {
 }
 
 func (l *RandomLog) cancel() fsm.Command {
-	if op := l.someDispatcher().Slot; op != 0 && l.pick(3) > 0 {
+	if op := l.eager(l.interesting).Slot; op != 0 && l.pick(3) > 0 {
 		return &fsm.CancelOperator{Op: op}
 	}
 	last := l.state.Meta().LastEpoch
@@ -325,7 +404,7 @@ func (l *RandomLog) reached(row fsm.Dispatcher, epoch fsm.Epoch) fsm.PlacementPo
 
 // report is mostly by the owner about its placements, and sometimes by anybody about anything.
 func (l *RandomLog) report() fsm.Command {
-	row := l.someDispatcher()
+	row := l.eager(func(row fsm.Dispatcher) bool { return row.Phase == fsm.Starting || row.Phase == fsm.Stopping })
 	owner, ok := l.state.NodeOf(row.Incarnation)
 	if !ok || l.pick(12) == 0 {
 		owner.Name = l.nodeName()
@@ -351,7 +430,7 @@ func (l *RandomLog) word(row fsm.Dispatcher) fsm.PlacementReport {
 	case row.Phase == fsm.Stopping && l.pick(6) > 0:
 		r.What = fsm.ReportStopped
 	case l.pick(5) == 0:
-		r.What, r.Reason, r.Detail = fsm.ReportStopped, "SINK_ERROR", "random"
+		r.What, r.Reason, r.Detail, r.Fatal = fsm.ReportStopped, "SINK_ERROR", "random", l.pick(12) == 0
 	case l.pick(8) == 0:
 		r.What, r.Reason = fsm.ReportStartFailed, "SOURCE_ERROR"
 	}

@@ -79,7 +79,7 @@ func TestALongRandomLogKeepsTheInvariants(t *testing.T) {
 // TestRandomLogsReachWhatTheyShould keeps the generator from becoming harmless.
 func TestRandomLogsReachWhatTheyShould(t *testing.T) {
 	cells, reasons, verdicts, results := map[fsm.Cell]int{}, map[fsm.Reason]int{}, map[string]int{}, map[fsm.OpResult]int{}
-	for n := range uint64(16) {
+	for n := range uint64(60) {
 		s := fsm.New()
 		s.TraceAdmissions(func(c fsm.Cell) { cells[c]++ })
 		for _, e := range randomLog(n, 3000) {
@@ -108,7 +108,7 @@ func TestRandomLogsReachWhatTheyShould(t *testing.T) {
 			assert.NotZero(t, reasons[r], "%s", r)
 		}
 	}
-	for kind := fsm.KindBeginTerm; kind <= fsm.KindReportPlacements; kind++ {
+	for kind := fsm.KindBeginTerm; kind <= fsm.KindAdvanceCheckpoint; kind++ {
 		require.NotZero(t, verdicts[kind.String()+" true"], "no %s was accepted", kind)
 	}
 	for _, r := range []fsm.OpResult{fsm.OpDone, fsm.OpFailed, fsm.OpCanceled, fsm.OpReplaced} {
@@ -177,7 +177,7 @@ func same(t *testing.T, want, got []fsm.Verdict, index uint64) {
 	for i := range want {
 		w, g := want[i], got[i]
 		if w.Reason != g.Reason || w.Facts != g.Facts || w.Index != g.Index || w.Replayed != g.Replayed ||
-			!slices.Equal(w.RefusedNames, g.RefusedNames) || !slices.Equal(w.Reports, g.Reports) {
+			!slices.Equal(w.RefusedNames, g.RefusedNames) || !slices.Equal(w.Reports, g.Reports) || !slices.Equal(w.Items, g.Items) {
 			require.Equal(t, w, g, "entry %d, command %d", index, i)
 		}
 	}
