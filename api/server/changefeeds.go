@@ -12,58 +12,80 @@ import (
 func (s *Server) CreateChangefeed(
 	ctx context.Context, req *weirv1.CreateChangefeedRequest,
 ) (*weirv1.CreateChangefeedResponse, error) {
-	start, err := nodewire.ToPosition(req.GetStart())
-	if err != nil {
-		return nil, malformed("start", err.Error())
-	}
-	v, err := s.propose(ctx, req.GetHeader(), &fsm.CreateChangefeed{
-		Name: req.GetName(), Source: req.GetSource(), Sink: req.GetSink(), SinkFenced: req.GetSinkFenced(),
-		SinkMaxWriteMS: req.GetSinkMaxWriteMs(), Start: start, Tables: tableSpecs(req.GetTables()),
-	})
+	v, err := s.change(ctx, req)
 	if err != nil {
 		return nil, err
 	}
 	return &weirv1.CreateChangefeedResponse{Header: s.decided(v), ChangefeedId: uint64(v.Facts.ChangefeedID)}, nil
 }
 
-func tableSpecs(in []*weirv1.TableSpec) []fsm.TableSpec {
-	out := make([]fsm.TableSpec, len(in))
-	for i, t := range in {
-		out[i] = fsm.TableSpec{Schema: t.GetSchema(), Name: t.GetName()}
-		for _, key := range t.GetSplitKeys() {
-			out[i].SplitKeys = append(out[i].SplitKeys, string(key))
-		}
+func createChangefeed(req *weirv1.CreateChangefeedRequest) (fsm.Command, error) {
+	start, err := nodewire.ToPosition(req.GetStart())
+	if err != nil {
+		return nil, malformed("start", err.Error())
 	}
-	return out
+	return &fsm.CreateChangefeed{
+		Name: req.GetName(), Source: req.GetSource(), Sink: req.GetSink(), SinkFenced: req.GetSinkFenced(),
+		SinkMaxWriteMS: req.GetSinkMaxWriteMs(), Start: start, Tables: nodewire.ToTableSpecs(req.GetTables()),
+		SyncPointEvery: req.GetSyncPointEvery(),
+	}, nil
+}
+
+// UpdateChangefeed implements weir.v1.
+func (s *Server) UpdateChangefeed(
+	ctx context.Context, req *weirv1.UpdateChangefeedRequest,
+) (*weirv1.UpdateChangefeedResponse, error) {
+	v, err := s.change(ctx, req)
+	if err != nil {
+		return nil, err
+	}
+	return &weirv1.UpdateChangefeedResponse{Header: s.decided(v)}, nil
+}
+
+func updateChangefeed(req *weirv1.UpdateChangefeedRequest) fsm.Command {
+	return &fsm.UpdateChangefeed{
+		Name: req.GetName(), Source: req.GetSource(), HasSyncPoints: req.SyncPointEvery != nil,
+		SyncPointEvery: req.GetSyncPointEvery(),
+	}
 }
 
 // PauseChangefeed implements weir.v1.
 func (s *Server) PauseChangefeed(
 	ctx context.Context, req *weirv1.PauseChangefeedRequest,
 ) (*weirv1.PauseChangefeedResponse, error) {
-	v, err := s.propose(ctx, req.GetHeader(), &fsm.PauseChangefeed{Name: req.GetName()})
+	v, err := s.change(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	return &weirv1.PauseChangefeedResponse{Header: s.decided(v)}, nil
+	return &weirv1.PauseChangefeedResponse{Header: s.decided(v), Stopping: v.Facts.Have}, nil
 }
 
 // ResumeChangefeed implements weir.v1.
 func (s *Server) ResumeChangefeed(
 	ctx context.Context, req *weirv1.ResumeChangefeedRequest,
 ) (*weirv1.ResumeChangefeedResponse, error) {
-	v, err := s.propose(ctx, req.GetHeader(), &fsm.ResumeChangefeed{Name: req.GetName()})
+	v, err := s.change(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	return &weirv1.ResumeChangefeedResponse{Header: s.decided(v)}, nil
+	return &weirv1.ResumeChangefeedResponse{Header: s.decided(v), Run: v.Facts.Run}, nil
+}
+
+func resumeChangefeed(req *weirv1.ResumeChangefeedRequest) (fsm.Command, error) {
+	from, err := nodewire.ToPosition(req.GetFrom())
+	if err != nil {
+		return nil, malformed("from", err.Error())
+	}
+	return &fsm.ResumeChangefeed{
+		Name: req.GetName(), HasFrom: req.GetFrom() != nil, From: from, Force: req.GetForce(),
+	}, nil
 }
 
 // RemoveChangefeed implements weir.v1.
 func (s *Server) RemoveChangefeed(
 	ctx context.Context, req *weirv1.RemoveChangefeedRequest,
 ) (*weirv1.RemoveChangefeedResponse, error) {
-	v, err := s.propose(ctx, req.GetHeader(), &fsm.RemoveChangefeed{Name: req.GetName()})
+	v, err := s.change(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +133,9 @@ func (s *Server) GetChangefeed(
 	}
 	row := changefeedRow(feed)
 	for t := range view.Tables(feed.ID) {
-		row.Tables++
+		if !t.Trigger {
+			row.Tables++
+		}
 		for range view.DispatchersOfTable(t.ID) {
 			row.Dispatchers++
 		}
@@ -119,6 +143,10 @@ func (s *Server) GetChangefeed(
 	for range view.AbsentDispatchers(feed.ID) {
 		row.Absent++
 	}
+	for range view.Barriers(feed.ID) {
+		row.Barriers++
+	}
+	row.Hold = watermarkHold(view, feed)
 	return &weirv1.GetChangefeedResponse{Header: header, Changefeed: row}, nil
 }
 

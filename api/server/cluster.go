@@ -194,9 +194,7 @@ func (s *Server) ownHeader() *weirv1.ResponseHeader {
 func (s *Server) AnnounceServer(
 	ctx context.Context, req *weirv1.AnnounceServerRequest,
 ) (*weirv1.AnnounceServerResponse, error) {
-	v, err := s.propose(ctx, req.GetHeader(), &fsm.AnnounceServer{
-		Server: fsm.ServerID(req.GetServer()), Address: req.GetAddress(), HighestLevel: req.GetHighestLevel(),
-	})
+	v, err := s.change(ctx, req)
 	if err != nil {
 		return nil, err
 	}

@@ -28,6 +28,8 @@ type Config struct {
 	Sessions Sessions
 	// Soft may be nil: nothing is known then.
 	Soft SoftState
+	// History may be nil: only the present state can be asked about then.
+	History History
 
 	Timers clock.Timers
 	Logger hclog.Logger
@@ -54,7 +56,7 @@ type Limits struct {
 	Command int
 	// Goodbye is the same for a node's goodbye, which lists all it held; default 4 MiB.
 	Goodbye int
-	// Batch is the largest number of operators in one AdmitBatch; default 4,096.
+	// Batch is the largest number of operators in one AdmitBatch or AdmitMany; default 4,096.
 	Batch int
 	// Scan is how many dispatchers one page of a list looks at; default 200,000.
 	Scan int

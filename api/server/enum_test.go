@@ -24,6 +24,12 @@ func TestEnumsMeanTheSameOnBothSides(t *testing.T) {
 		{"NODE_STATUS_", weirv1.NodeStatus(0).Descriptor(), func(v uint8) string { return fsm.NodeStatus(v).String() }},
 		{"CHANGEFEED_STATUS_", weirv1.ChangefeedStatus(0).Descriptor(), func(v uint8) string { return fsm.ChangefeedStatus(v).String() }},
 		{"REPORT_KIND_", weirv1.ReportKind(0).Descriptor(), func(v uint8) string { return fsm.ReportKind(v).String() }},
+		{"INFLUENCE_", weirv1.Influence(0).Descriptor(), func(v uint8) string { return fsm.Influence(v).String() }},
+		{"BARRIER_SAID_", weirv1.BarrierSaid(0).Descriptor(), func(v uint8) string { return fsm.BarrierSaid(v).String() }},
+		{"BARRIER_STATUS_", weirv1.BarrierStatus(0).Descriptor(), func(v uint8) string { return fsm.BarrierStatus(v).String() }},
+		{"BARRIER_RESULT_", weirv1.BarrierResult(0).Descriptor(), func(v uint8) string { return fsm.BarrierResult(v).String() }},
+		{"BARRIER_ACTION_", weirv1.BarrierAction(0).Descriptor(), func(v uint8) string { return fsm.BarrierAction(v).String() }},
+		{"BARRIER_DECISION_", weirv1.BarrierDecision(0).Descriptor(), func(v uint8) string { return fsm.BarrierDecision(v).String() }},
 		{"ORDER_KIND_", weirv1.OrderKind(0).Descriptor(), func(v uint8) string { return fsm.OrderKind(v).String() }},
 	} {
 		t.Run(c.prefix, func(t *testing.T) {

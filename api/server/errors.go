@@ -45,6 +45,12 @@ const (
 	IndexNotReached
 	// HashNotKept: the state hash of that index is not kept.
 	HashNotKept
+	// IndexTooOld: the state at that index cannot be rebuilt any more.
+	IndexTooOld
+	// IndexNotYet: the log has not got to that index.
+	IndexNotYet
+	// UnknownRequest: no answer is remembered under that request id.
+	UnknownRequest
 	// Deadline: a read did not end in time.
 	Deadline
 	// Internal: a fault.
@@ -126,6 +132,18 @@ func kinds() map[Kind]kind {
 			outcome.ReasonHashNotKept, codes.NotFound, outcome.Rejected, 0,
 			"the state hash of that index is not kept; ask for a newer index",
 		},
+		IndexTooOld: {
+			outcome.ReasonIndexTooOld, codes.OutOfRange, outcome.Rejected, 0,
+			"the state at that index is not kept any more; ask for a newer one",
+		},
+		IndexNotYet: {
+			outcome.ReasonIndexNotYet, codes.OutOfRange, outcome.Rejected, 0,
+			"the log has not got to that index; ask for an earlier one",
+		},
+		UnknownRequest: {
+			outcome.ReasonUnknownRequest, codes.NotFound, outcome.Rejected, 0,
+			"no answer is remembered under that request id",
+		},
 		Deadline: {
 			outcome.ReasonDeadline, codes.DeadlineExceeded, outcome.NotProposed, 0,
 			"the answer was not ready in time; try again",
@@ -184,6 +202,9 @@ type RejectedError struct {
 // Error is the verdict's sentence.
 func (e *RejectedError) Error() string {
 	text := e.Verdict.Sentence()
+	if at := e.Verdict.Facts.Have; e.Verdict.Reason == fsm.ItemRefused && at < uint64(len(e.Verdict.Items)) {
+		text += ": " + e.Verdict.Items[at].Sentence()
+	}
 	if e.TimeLeft > 0 {
 		text += "; its lease is over in at most " + e.TimeLeft.Round(time.Millisecond).String()
 	}
@@ -198,15 +219,17 @@ func unknown(reason fsm.Reason, facts fsm.Facts, index uint64) error {
 // reasonCode is the table of verdicts.
 func reasonCode(r fsm.Reason) codes.Code {
 	switch r {
-	case fsm.Accepted, fsm.ReportCounted, fsm.ReportInert:
+	case fsm.Accepted, fsm.ReportCounted, fsm.ReportInert, fsm.BarrierPass, fsm.BarrierRetry, fsm.BarrierForget,
+		fsm.BarrierUnwritten, fsm.EarlierEventOpen, fsm.SpecMismatch, fsm.SetMismatch: // no refusals of commands
 		return codes.OK
 	case fsm.OperatorExists, fsm.AlreadyOwned, fsm.ChangefeedExists, fsm.TableExists, fsm.NodeLive,
 		fsm.AlreadyBootstrapped, fsm.RequestIDReused:
 		return codes.AlreadyExists
-	case fsm.StaleTerm, fsm.EpochMismatch, fsm.NotOwner, fsm.StaleIncarnation, fsm.StaleExpire, fsm.ReportStale:
+	case fsm.StaleTerm, fsm.EpochMismatch, fsm.NotOwner, fsm.StaleIncarnation, fsm.StaleExpire, fsm.ReportStale,
+		fsm.StaleCheckpoint, fsm.CheckpointTooFar, fsm.StalePermission:
 		return codes.Aborted
 	case fsm.UnknownNode, fsm.UnknownChangefeed, fsm.UnknownTable, fsm.UnknownDispatcher, fsm.NoSuchOperator,
-		fsm.NodeExpired:
+		fsm.NodeExpired, fsm.UnknownBarrier:
 		return codes.NotFound
 	case fsm.LimitReached:
 		return codes.ResourceExhausted
@@ -214,7 +237,10 @@ func reasonCode(r fsm.Reason) codes.Code {
 		return codes.InvalidArgument
 	case fsm.FeatureLevel, fsm.NotBootstrapped, fsm.RequestTooOld, fsm.RequestTooNew, fsm.NodeFenced,
 		fsm.ChangefeedPaused, fsm.ChangefeedNotPaused, fsm.ChangefeedRemoving, fsm.SameNode, fsm.RangeRemoving,
-		fsm.OperatorFinished, fsm.NotCancellable:
+		fsm.OperatorFinished, fsm.NotCancellable, fsm.NodeDraining, fsm.NodeNotDraining, fsm.NotDrained,
+		fsm.ChangefeedFailed, fsm.ChangefeedStopping, fsm.StartTooOld, fsm.NotRunning, fsm.SpansDoNotTile,
+		fsm.NotAdjacent, fsm.OtherChangefeed, fsm.TriggerDispatcher, fsm.BarrierWriting, fsm.ItemRefused,
+		fsm.NotUndecided:
 		return codes.FailedPrecondition
 	default:
 		return codes.Internal

@@ -26,7 +26,7 @@ func fullFacts() fsm.Facts {
 	return fsm.Facts{
 		Operator: 11, OperatorKind: fsm.OpMove, Result: fsm.OpFailed, Dispatcher: 12, Epoch: 13, Node: "n", Incarnation: 14,
 		LeaseMS: 15, Changefeed: "f", ChangefeedID: 16, Table: "t", TableID: -17, Term: 18, Server: "s9", Limit: "l", Have: 19,
-		Want: 20, Detail: "d",
+		Want: 20, Detail: "d", Run: 21, At: fsm.Position{TS: 22, Stage: fsm.StageDDL}, Permission: 23,
 	}
 }
 
@@ -90,6 +90,17 @@ func TestEveryVerdictSurvivesTheWire(t *testing.T) {
 		fsm.AlreadyOwned: codes.AlreadyExists, fsm.NotOwner: codes.Aborted, fsm.SameNode: codes.FailedPrecondition,
 		fsm.RangeRemoving: codes.FailedPrecondition, fsm.NoSuchOperator: codes.NotFound,
 		fsm.OperatorFinished: codes.FailedPrecondition, fsm.NotCancellable: codes.FailedPrecondition,
+		fsm.NodeDraining: codes.FailedPrecondition, fsm.NodeNotDraining: codes.FailedPrecondition,
+		fsm.NotDrained: codes.FailedPrecondition, fsm.ChangefeedFailed: codes.FailedPrecondition,
+		fsm.ChangefeedStopping: codes.FailedPrecondition, fsm.StartTooOld: codes.FailedPrecondition,
+		fsm.StaleCheckpoint: codes.Aborted, fsm.CheckpointTooFar: codes.Aborted, fsm.NotRunning: codes.FailedPrecondition,
+		fsm.SpansDoNotTile: codes.FailedPrecondition, fsm.NotAdjacent: codes.FailedPrecondition,
+		fsm.OtherChangefeed: codes.FailedPrecondition, fsm.TriggerDispatcher: codes.FailedPrecondition,
+		fsm.BarrierWriting: codes.FailedPrecondition, fsm.ItemRefused: codes.FailedPrecondition,
+		fsm.UnknownBarrier: codes.NotFound, fsm.StalePermission: codes.Aborted, fsm.NotUndecided: codes.FailedPrecondition,
+		fsm.BarrierPass: codes.Internal, fsm.BarrierRetry: codes.Internal, fsm.BarrierForget: codes.Internal,
+		fsm.BarrierUnwritten: codes.Internal, fsm.EarlierEventOpen: codes.Internal, fsm.SpecMismatch: codes.Internal,
+		fsm.SetMismatch: codes.Internal,
 		// These never answer a command. If one does, that is a fault and no success.
 		fsm.ReportCounted: codes.Internal, fsm.ReportInert: codes.Internal, fsm.ReportStale: codes.Aborted,
 	}
@@ -124,7 +135,8 @@ func wantClass(r fsm.Reason) client.Class {
 		return client.NotProposed
 	case fsm.Malformed:
 		return client.Invalid
-	case fsm.ReportCounted, fsm.ReportInert:
+	case fsm.ReportCounted, fsm.ReportInert, fsm.BarrierPass, fsm.BarrierRetry, fsm.BarrierForget, fsm.BarrierUnwritten,
+		fsm.EarlierEventOpen, fsm.SpecMismatch, fsm.SetMismatch:
 		return client.Fault
 	default:
 		return client.Rejected
@@ -142,6 +154,7 @@ func requireFullFacts(t *testing.T, reason fsm.Reason, facts map[string]string) 
 		outcome.FactEpoch: "13", outcome.FactNode: "n", outcome.FactIncarnation: "14", outcome.FactLease: "15",
 		outcome.FactChangefeed: "f", outcome.FactChangefeedID: "16", outcome.FactTable: "t", outcome.FactTableID: "-17",
 		outcome.FactTerm: "18", member: "s9", outcome.FactLimit: "l", outcome.FactHave: "19", outcome.FactWant: "20",
+		outcome.FactRun: "21", outcome.FactAt: "22/ddl", outcome.FactPermission: "23",
 		outcome.FactDetail: "d", outcome.FactIndex: "77", outcome.FactReplayed: "true", outcome.FactServer: "s1",
 	} {
 		require.Equal(t, value, facts[name], "fact %s", name)
@@ -171,6 +184,9 @@ func TestEveryErrorOfTheAPISurvivesTheWire(t *testing.T) {
 		{server.GenerationTooOld, codes.FailedPrecondition, "GENERATION_TOO_OLD", client.Rejected, false},
 		{server.IndexNotReached, codes.Unavailable, "INDEX_NOT_REACHED", client.NotProposed, true},
 		{server.HashNotKept, codes.NotFound, "HASH_NOT_KEPT", client.Rejected, false},
+		{server.IndexTooOld, codes.OutOfRange, "INDEX_TOO_OLD", client.Rejected, false},
+		{server.IndexNotYet, codes.OutOfRange, "INDEX_NOT_YET", client.Rejected, false},
+		{server.UnknownRequest, codes.NotFound, "UNKNOWN_REQUEST", client.Rejected, false},
 		{server.Deadline, codes.DeadlineExceeded, "DEADLINE", client.NotProposed, false},
 		{server.Internal, codes.Internal, "INTERNAL", client.Fault, false},
 	} {

@@ -102,7 +102,7 @@ func answerTypes() (map[string]protoreflect.MessageType, error) {
 	for _, file := range []protoreflect.FileDescriptor{
 		weirv1.File_weir_v1_changefeeds_proto, weirv1.File_weir_v1_tables_proto, weirv1.File_weir_v1_dispatchers_proto,
 		weirv1.File_weir_v1_operators_proto, weirv1.File_weir_v1_nodes_proto, weirv1.File_weir_v1_cluster_proto,
-		weirv1.File_weir_v1_session_proto,
+		weirv1.File_weir_v1_session_proto, weirv1.File_weir_v1_barriers_proto, weirv1.File_weir_v1_explain_proto,
 	} {
 		for i := range file.Services().Len() {
 			service := file.Services().Get(i)

@@ -96,11 +96,15 @@ func (s *Server) checkMutation(m mutation) error {
 		return malformed("header.request_id", "is longer than 64 bytes")
 	}
 	limit := s.limits.Command
-	switch m.(type) {
+	switch m := m.(type) {
 	case *weirv1.GoodbyeRequest:
 		limit = s.limits.Goodbye
 	case *weirv1.AdmitBatchRequest: // each of its items is a command of its own
 		limit = maxReceive
+	case *weirv1.AdmitManyRequest: // so is each of its chunks
+		if !m.GetAllOrNothing() {
+			limit = maxReceive
+		}
 	}
 	if size := proto.Size(m); size > limit {
 		return &Error{Kind: TooLarge, Have: uint64(size), Want: uint64(limit)}

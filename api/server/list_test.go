@@ -255,7 +255,7 @@ func TestChangefeedsTablesAndNodesAreListedPageByPage(t *testing.T) {
 	require.Len(t, all, 2)
 	feed, err := cl.Changefeed(ctx, "feed", nil)
 	require.NoError(t, err)
-	require.Equal(t, []uint64{2, 5, 4}, []uint64{uint64(feed.GetTables()), feed.GetDispatchers(), feed.GetAbsent()})
+	require.Equal(t, []uint64{2, 6, 5}, []uint64{uint64(feed.GetTables()), feed.GetDispatchers(), feed.GetAbsent()})
 	list, err := cl.Tables(ctx, "feed", nil)
 	require.NoError(t, err)
 	require.Len(t, list, 2)

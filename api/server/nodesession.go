@@ -21,9 +21,9 @@ import (
 
 // Register implements weir.v1.
 func (s *Server) Register(ctx context.Context, req *weirv1.RegisterRequest) (*weirv1.RegisterResponse, error) {
-	command, err := nodewire.ToRegisterNode(req)
+	command, err := nodeCommandOf(req)
 	if err != nil {
-		return nil, malformed("clock_class", err.Error())
+		return nil, err
 	}
 	view, _, ok := s.config.Reader.Local()
 	if !ok {
@@ -65,11 +65,7 @@ func checkCluster(view *fsm.View, cluster string) error {
 
 // Goodbye implements weir.v1.
 func (s *Server) Goodbye(ctx context.Context, req *weirv1.GoodbyeRequest) (*weirv1.GoodbyeResponse, error) {
-	command, err := nodewire.ToGoodbye(req)
-	if err != nil {
-		return nil, malformed("stopped", err.Error())
-	}
-	v, err := s.propose(ctx, req.GetHeader(), command)
+	v, err := s.change(ctx, req)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 func (s *Server) CancelOperator(
 	ctx context.Context, req *weirv1.CancelOperatorRequest,
 ) (*weirv1.CancelOperatorResponse, error) {
-	v, err := s.propose(ctx, req.GetHeader(), &fsm.CancelOperator{Op: fsm.OpID(req.GetOpId())})
+	v, err := s.change(ctx, req)
 	if err != nil {
 		return nil, err
 	}

@@ -59,6 +59,13 @@ type Replica interface {
 	Members() []RaftMember
 }
 
+// History rebuilds earlier states.
+type History interface {
+	// StateAt returns the state right after the log entry at index. Errors should be, or wrap, an *Error of kind
+	// IndexTooOld, with the oldest index that is kept in Have, or IndexNotYet, with the newest.
+	StateAt(ctx context.Context, index uint64) (*fsm.View, error)
+}
+
 // Sessions serves the sessions of nodes while this server leads.
 type Sessions interface {
 	// Serve returns when the session is over: the stream is broken, the context has ended, or the term.

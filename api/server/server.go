@@ -35,7 +35,9 @@ type Server struct {
 	weirv1.UnimplementedDispatchersServer
 	weirv1.UnimplementedOperatorsServer
 	weirv1.UnimplementedNodesServer
+	weirv1.UnimplementedBarriersServer
 	weirv1.UnimplementedClusterServer
+	weirv1.UnimplementedExplainServer
 	weirv1.UnimplementedNodeSessionServer
 
 	config  Config
@@ -47,6 +49,8 @@ type Server struct {
 
 	stopping atomic.Bool
 	stopped  chan struct{} // closed when the server begins to stop
+
+	forking sync.Mutex // one goroutine at a time may fork a view
 
 	mu       sync.Mutex // guards sessions
 	sessions map[*sessionEnd]struct{}
@@ -73,7 +77,9 @@ func New(config Config) (*Server, error) {
 	weirv1.RegisterDispatchersServer(s.grpc, s)
 	weirv1.RegisterOperatorsServer(s.grpc, s)
 	weirv1.RegisterNodesServer(s.grpc, s)
+	weirv1.RegisterBarriersServer(s.grpc, s)
 	weirv1.RegisterClusterServer(s.grpc, s)
+	weirv1.RegisterExplainServer(s.grpc, s)
 	weirv1.RegisterNodeSessionServer(s.grpc, s)
 	healthv1.RegisterHealthServer(s.grpc, s.health)
 	reflection.Register(s.grpc)

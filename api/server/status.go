@@ -117,6 +117,11 @@ func verdictFacts(v fsm.Verdict) map[string]string {
 	putNumber(facts, outcome.FactHave, f.Have)
 	putNumber(facts, outcome.FactWant, f.Want)
 	putText(facts, outcome.FactDetail, f.Detail)
+	putNumber(facts, outcome.FactRun, f.Run)
+	if f.At != (fsm.Position{}) {
+		facts[outcome.FactAt] = f.At.String()
+	}
+	putNumber(facts, outcome.FactPermission, f.Permission)
 	return facts
 }
 

@@ -25,7 +25,7 @@ func TestStatusComparesTheStateHashesOfAllMembers(t *testing.T) {
 		require.Equal(t, apitest.ClusterID, st.GetCluster())
 		require.Equal(t, uint64(7), st.GetGeneration())
 		require.Equal(t, uint32(1), st.GetLevel())
-		require.Equal(t, uint64(5), st.GetDispatchers())
+		require.Equal(t, uint64(6), st.GetDispatchers(), "with the trigger")
 		require.Equal(t, uint32(3), st.GetNodes())
 		require.Equal(t, uint64(3000), st.GetHeader().GetLogTimeMs())
 		require.Equal(t, behind, st.GetCommonIndex(), "the lowest index that all have applied")

@@ -10,30 +10,38 @@ import (
 
 // AddTables implements weir.v1.
 func (s *Server) AddTables(ctx context.Context, req *weirv1.AddTablesRequest) (*weirv1.AddTablesResponse, error) {
-	start, err := nodewire.ToPosition(req.GetStart())
-	if err != nil {
-		return nil, malformed("start", err.Error())
-	}
-	v, err := s.propose(ctx, req.GetHeader(), &fsm.AddTables{
-		Changefeed: req.GetChangefeed(), Start: start, Tables: tableSpecs(req.GetTables()),
-	})
+	v, err := s.change(ctx, req)
 	if err != nil {
 		return nil, err
 	}
 	return &weirv1.AddTablesResponse{Header: s.decided(v)}, nil
 }
 
+func addTables(req *weirv1.AddTablesRequest) (fsm.Command, error) {
+	start, err := nodewire.ToPosition(req.GetStart())
+	if err != nil {
+		return nil, malformed("start", err.Error())
+	}
+	return &fsm.AddTables{
+		Changefeed: req.GetChangefeed(), Start: start, Tables: nodewire.ToTableSpecs(req.GetTables()),
+	}, nil
+}
+
 // DropTables implements weir.v1.
 func (s *Server) DropTables(ctx context.Context, req *weirv1.DropTablesRequest) (*weirv1.DropTablesResponse, error) {
-	command := &fsm.DropTables{Changefeed: req.GetChangefeed()}
-	for _, t := range req.GetTables() {
-		command.Tables = append(command.Tables, fsm.TableRef{Schema: t.GetSchema(), Name: t.GetName()})
-	}
-	v, err := s.propose(ctx, req.GetHeader(), command)
+	v, err := s.change(ctx, req)
 	if err != nil {
 		return nil, err
 	}
 	return &weirv1.DropTablesResponse{Header: s.decided(v)}, nil
+}
+
+func dropTables(req *weirv1.DropTablesRequest) fsm.Command {
+	command := &fsm.DropTables{Changefeed: req.GetChangefeed()}
+	for _, t := range req.GetTables() {
+		command.Tables = append(command.Tables, fsm.TableRef{Schema: t.GetSchema(), Name: t.GetName()})
+	}
+	return command
 }
 
 // ListTables implements weir.v1. A page ends early when enough dispatchers have been counted for it.
@@ -53,7 +61,7 @@ func (s *Server) ListTables(ctx context.Context, req *weirv1.ListTablesRequest) 
 	}
 	resp, size, counted := &weirv1.ListTablesResponse{Header: header}, pageSize(req.GetPageSize()), 0
 	for t := range view.Tables(feed.ID) {
-		if uint64(t.ID) <= after {
+		if t.Trigger || uint64(t.ID) <= after {
 			continue
 		}
 		if n := len(resp.GetTables()); n == size || counted > s.limits.Scan {

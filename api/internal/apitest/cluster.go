@@ -77,7 +77,7 @@ func (c *Cluster) start(id fsm.ServerID, ids []fsm.ServerID, options []Option) {
 	}
 	config := server.Config{
 		ID: id, Listener: s.listener, Proposer: s.Replica, Reader: s.Replica, Leader: s.Replica, Contact: s.Replica,
-		Replica: s.Replica, Sessions: s.Replica, Soft: s.Replica, Timers: clock.SystemTimers{},
+		Replica: s.Replica, Sessions: s.Replica, Soft: s.Replica, History: s.Replica, Timers: clock.SystemTimers{},
 		Logger: hclog.NewNullLogger(), Wall: func() int64 { return 1 }, PeerDial: c.Dial,
 		Tick: 100 * time.Millisecond, Heartbeat: 250 * time.Millisecond,
 	}

@@ -17,6 +17,8 @@ type Log struct {
 	state  *fsm.State
 	term   uint64
 	hashes map[uint64]fsm.Digest
+	log    []fsm.Entry
+	cut    uint64 // entries below it are forgotten
 	// Entries counts the entries that carried a request of the id.
 	entries map[fsm.RequestID]int
 }
@@ -61,6 +63,7 @@ func (l *Log) Apply(proposals ...fsm.Proposal) []fsm.Verdict {
 		e.Proposals = append(e.Proposals, p)
 		l.entries[p.Request]++
 	}
+	l.log = append(l.log, e)
 	verdicts := l.state.Apply(e)
 	l.hashes[e.Index] = l.state.Hash()
 	return verdicts
@@ -95,6 +98,29 @@ func (l *Log) View() *fsm.View {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.state.View()
+}
+
+// Cut forgets every state before the entry at index.
+func (l *Log) Cut(index uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut = index
+}
+
+// StateAt replays the log to an index; ok is false if that has been cut off.
+func (l *Log) StateAt(index uint64) (view *fsm.View, oldest uint64, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if index < l.cut {
+		return nil, l.cut, false
+	}
+	s := fsm.New()
+	for _, e := range l.log {
+		if e.Index <= index {
+			s.Apply(e)
+		}
+	}
+	return s.View(), l.cut, true
 }
 
 // World is everything of a state that a refusal may not change.

@@ -162,6 +162,15 @@ func (r *Replica) HashAt(index uint64) (fsm.Digest, bool) {
 	return hash, ok
 }
 
+// StateAt implements server.History.
+func (r *Replica) StateAt(_ context.Context, index uint64) (*fsm.View, error) {
+	view, oldest, ok := r.log.StateAt(index)
+	if !ok {
+		return nil, &server.Error{Kind: server.IndexTooOld, Have: oldest, Want: index}
+	}
+	return view, nil
+}
+
 // Members implements server.Replica.
 func (r *Replica) Members() []server.RaftMember {
 	var out []server.RaftMember

@@ -62,6 +62,9 @@ const (
 	ReasonGenerationTooOld  = "GENERATION_TOO_OLD"
 	ReasonIndexNotReached   = "INDEX_NOT_REACHED"
 	ReasonHashNotKept       = "HASH_NOT_KEPT"
+	ReasonIndexTooOld       = "INDEX_TOO_OLD"
+	ReasonIndexNotYet       = "INDEX_NOT_YET"
+	ReasonUnknownRequest    = "UNKNOWN_REQUEST"
 	ReasonUnreachable       = "UNREACHABLE" // made by the client: no server answered
 	ReasonDeadline          = "DEADLINE"
 	ReasonInternal          = "INTERNAL"
@@ -95,6 +98,9 @@ const (
 	FactHave          = "have"
 	FactWant          = "want"
 	FactDetail        = "detail"
+	FactRun           = "run" // of a changefeed
+	FactAt            = "at"  // position
+	FactPermission    = "permission"
 )
 
 // Metadata of calls.

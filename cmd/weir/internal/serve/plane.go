@@ -72,7 +72,7 @@ func NewPlane(cfg PlaneConfig) (*Plane, error) {
 	replica.set(p.Node)
 	p.API, err = server.New(server.Config{
 		ID: raft.ID, Listener: cfg.Listener, PeerDial: cfg.PeerDial, Proposer: replica, Reader: replica, Leader: replica,
-		Contact: replica, Replica: replica, Sessions: leader, Soft: softState{leader}, Timers: cfg.Timers,
+		Contact: replica, Replica: replica, Sessions: leader, Soft: softState{leader}, History: replica, Timers: cfg.Timers,
 		Logger: cfg.Logger.Named("api"), Wall: cfg.Wall, TimeLeft: timeLeft(leader),
 		Tick: cfg.Timing.Tick, Heartbeat: cfg.Timing.Heartbeat,
 	})

@@ -65,6 +65,18 @@ func (r *replica) AppliedIndex() uint64 { return r.node().AppliedIndex() }
 // HashAt implements server.Replica.
 func (r *replica) HashAt(index uint64) (fsm.Digest, bool) { return r.node().HashAt(index) }
 
+// StateAt implements server.History.
+func (r *replica) StateAt(ctx context.Context, index uint64) (*fsm.View, error) {
+	view, err := r.node().StateAt(ctx, index)
+	if e, ok := errors.AsType[*raftnode.IndexError](err); ok {
+		if e.Code == raftnode.IndexNotYet {
+			return nil, &server.Error{Kind: server.IndexNotYet, Have: e.Newest, Want: e.Index, Text: e.Error(), Err: err}
+		}
+		return nil, &server.Error{Kind: server.IndexTooOld, Have: e.Oldest, Want: e.Index, Text: e.Error(), Err: err}
+	}
+	return view, apiError(err)
+}
+
 // Members implements server.Replica.
 func (r *replica) Members() []server.RaftMember {
 	var members []server.RaftMember
