@@ -68,7 +68,7 @@ func refusedCalls() []refusedCall {
 		{name: "unknown dispatcher", reason: "UNKNOWN_DISPATCHER", code: codes.NotFound, exit: 3, call: admit(admitSpec(kindRemove, 99, "", "", 0))},
 		{name: "unknown node", reason: "UNKNOWN_NODE", code: codes.NotFound, exit: 3, call: admit(admitSpec(kindAdd, 3, "", "nowhere", 0))},
 		{name: "fenced node", reason: "NODE_FENCED", code: codes.FailedPrecondition, exit: 3, call: admit(admitSpec(kindAdd, 3, "", "n3", 0))},
-		{name: "paused changefeed", reason: "CHANGEFEED_PAUSED", code: codes.FailedPrecondition, exit: 3, call: admit(admitSpec(kindAdd, 6, "", "n1", 0))},
+		{name: "paused changefeed", reason: "CHANGEFEED_PAUSED", code: codes.FailedPrecondition, exit: 3, call: admit(admitSpec(kindAdd, 7, "", "n1", 0))},
 		{name: "no kind", reason: "MALFORMED", code: codes.InvalidArgument, exit: 2, call: admit(admitSpec(0, 1, "", "n2", 0))},
 		{name: "cancel nothing", reason: "NO_SUCH_OPERATOR", code: codes.NotFound, exit: 3, call: ofHeader(func(ctx context.Context, c *client.Client) (*weirv1.ResponseHeader, error) {
 			return c.CancelOperator(ctx, 12345)

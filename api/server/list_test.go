@@ -29,28 +29,28 @@ func collect(t *testing.T, cl *client.Client, filter *weirv1.ListDispatchersRequ
 
 func TestDispatchersAreListedByEveryFilterPageByPage(t *testing.T) {
 	c := apitest.New(t, 1)
-	c.Log.Seed(t) // d1-d4 of feed.t, d5 of feed.u
+	c.Log.Seed(t) // d1-d4 of feed.t, d5 of feed.u, d6 its trigger
 	c.Log.MustApply(t, &fsm.CreateChangefeed{
 		Name: "second", Source: "s", Sink: "k", SinkFenced: true, Tables: []fsm.TableSpec{{Name: "t", SplitKeys: []string{"m"}}},
 	})
 	c.Log.Run(t, 1, "n1")
 	c.Log.Run(t, 3, "n1")
-	c.Log.Run(t, 6, "n2")
+	c.Log.Run(t, 7, "n2")
 	c.Log.MustApply(t, &fsm.AdmitOperator{Op: fsm.OpAdd, Dispatcher: 5, To: "n1"})
 	cl := c.Client()
 	for name, row := range map[string]struct {
 		filter *weirv1.ListDispatchersRequest
 		want   []uint64
 	}{
-		"all":                {&weirv1.ListDispatchersRequest{}, []uint64{1, 2, 3, 4, 5, 6, 7}},
-		"changefeed":         {&weirv1.ListDispatchersRequest{Changefeed: "feed"}, []uint64{1, 2, 3, 4, 5}},
+		"all":                {&weirv1.ListDispatchersRequest{}, []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9}},
+		"changefeed":         {&weirv1.ListDispatchersRequest{Changefeed: "feed"}, []uint64{1, 2, 3, 4, 5, 6}},
 		"table":              {&weirv1.ListDispatchersRequest{Changefeed: "feed", Table: "t"}, []uint64{1, 2, 3, 4}},
 		"node":               {&weirv1.ListDispatchersRequest{Node: "n1"}, []uint64{1, 3, 5}},
 		"node and table":     {&weirv1.ListDispatchersRequest{Changefeed: "feed", Table: "t", Node: "n1"}, []uint64{1, 3}},
-		"phase":              {&weirv1.ListDispatchersRequest{Phase: weirv1.Phase_PHASE_RUNNING}, []uint64{1, 3, 6}},
+		"phase":              {&weirv1.ListDispatchersRequest{Phase: weirv1.Phase_PHASE_RUNNING}, []uint64{1, 3, 7}},
 		"phase and node":     {&weirv1.ListDispatchersRequest{Phase: weirv1.Phase_PHASE_STARTING, Node: "n1"}, []uint64{5}},
 		"node with nothing":  {&weirv1.ListDispatchersRequest{Node: "n3"}, nil},
-		"phase of one table": {&weirv1.ListDispatchersRequest{Changefeed: "second", Phase: weirv1.Phase_PHASE_ABSENT}, []uint64{7}},
+		"phase of one table": {&weirv1.ListDispatchersRequest{Changefeed: "second", Phase: weirv1.Phase_PHASE_ABSENT}, []uint64{8, 9}},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, row.want, collect(t, cl, row.filter)) })
 	}
@@ -73,7 +73,7 @@ func TestAListWithManyGapsStillEnds(t *testing.T) {
 	require.NotEmpty(t, first.GetNextPageToken(), "a page ends when it has looked at enough")
 	c.Log.MustApply(t, &fsm.DropTables{Changefeed: "feed", Tables: []fsm.TableRef{{Name: "many"}}})
 	c.Log.MustApply(t, &fsm.AddTables{Changefeed: "feed", Tables: []fsm.TableSpec{{Name: "late"}}})
-	require.Equal(t, []uint64{1, 2, 3, 4, 5, 1_007}, collect(t, c.Client(), &weirv1.ListDispatchersRequest{}))
+	require.Equal(t, []uint64{1, 2, 3, 4, 5, 6, 1_008}, collect(t, c.Client(), &weirv1.ListDispatchersRequest{}))
 }
 
 func TestFiltersThatNameNothingAreRefused(t *testing.T) {
@@ -139,7 +139,7 @@ func TestADispatcherShowsOwnerProgressAndWhatHoldsIt(t *testing.T) {
 	require.True(t, removal.OK())
 	c.Log.MustApply(t, &fsm.AddTables{Changefeed: "feed", Tables: []fsm.TableSpec{{Name: "t"}}})
 	d1, _ = c.Log.View().Dispatcher(1)
-	held, err := cl.Dispatcher(within(t, 20*time.Second), 6, nil)
+	held, err := cl.Dispatcher(within(t, 20*time.Second), 7, nil)
 	require.NoError(t, err)
 	require.Equal(t, uint64(d1.Slot), held.GetHeldBy())
 
