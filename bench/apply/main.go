@@ -75,15 +75,13 @@ func run(args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	printTable(out, o, rows)
 	b := fullBounds()
 	if o.short {
 		b = shortBounds()
 	}
 	lines, ok := b.verdicts(rows)
-	fmt.Fprintln(out)
-	for _, line := range lines {
-		fmt.Fprintln(out, line)
+	if _, err := fmt.Fprintf(out, "%s\n%s\n", format(o, rows), strings.Join(lines, "\n")); err != nil {
+		return fmt.Errorf("print: %w", err)
 	}
 	if !ok {
 		return errBounds

@@ -158,7 +158,7 @@ func (w *world) round(stories []story, at, batch int) []fsm.Entry {
 	var entries []fsm.Entry
 	for proposals := range slices.Chunk(all, batch) {
 		w.index++
-		entries = append(entries, fsm.Entry{Index: w.index, Term: term, Proposals: proposals})
+		entries = append(entries, throughBytes(w.index, proposals))
 	}
 	return entries
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,8 +32,8 @@ func start(o options, n int, env []string, prefix ...string) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	args := append(prefix, self, "-serve", strconv.Itoa(n), "-seed", strconv.FormatUint(o.seed, 10))
-	p := &process{n: n, cmd: exec.Command(args[0], args[1:]...)}
+	args := slices.Concat(prefix, []string{self, "-serve", strconv.Itoa(n), "-seed", strconv.FormatUint(o.seed, 10)})
+	p := &process{n: n, cmd: exec.CommandContext(context.Background(), args[0], args[1:]...)} //nolint:gosec // this program itself; it ends with its input
 	p.cmd.Stderr = os.Stderr
 	p.cmd.Env = append(os.Environ(), env...)
 	in, err := p.cmd.StdinPipe()
@@ -144,13 +145,13 @@ func median(values []float64) (middle, spread float64) {
 
 // countInstructions builds the size once more under callgrind.
 func (o options) countInstructions(n int) (float64, error) {
-	dir, err := os.MkdirTemp("", "weir-apply-")
-	if err != nil {
-		return 0, fmt.Errorf("make a folder: %w", err)
-	}
-	defer os.RemoveAll(dir)
-	if o.keep != "" {
-		dir = o.keep
+	dir := o.keep
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp("", "weir-apply-"); err != nil {
+			return 0, fmt.Errorf("make a folder: %w", err)
+		}
+		defer func() { _ = os.RemoveAll(dir) }() // what stays is a few kilobytes of a temporary folder
 	}
 	file := filepath.Join(dir, fmt.Sprintf("callgrind.%d", n))
 	p, err := start(o, n, []string{"GODEBUG=asyncpreemptoff=1", "GOMAXPROCS=1"},
@@ -167,16 +168,16 @@ func (o options) countInstructions(n int) (float64, error) {
 	if err := errors.Join(err, p.end()); err != nil {
 		return 0, err
 	}
-	total, err := callgrindTotal(file)
+	raw, err := os.ReadFile(file) //nolint:gosec // a folder of its own, or one that the caller named
+	if err != nil {
+		return 0, fmt.Errorf("read callgrind's output: %w", err)
+	}
+	total, err := callgrindTotal(raw)
 	return c.per(total), err
 }
 
 // callgrindTotal reads the number of instructions that callgrind has collected.
-func callgrindTotal(file string) (float64, error) {
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		return 0, fmt.Errorf("read callgrind's output: %w", err)
-	}
+func callgrindTotal(raw []byte) (float64, error) {
 	for line := range strings.Lines(string(raw)) {
 		if word, ok := strings.CutPrefix(line, "totals: "); ok {
 			total, err := strconv.ParseFloat(strings.TrimSpace(word), 64)
@@ -186,17 +187,23 @@ func callgrindTotal(file string) (float64, error) {
 			return total, nil
 		}
 	}
-	return 0, fmt.Errorf("%s holds no totals", file)
+	return 0, errors.New("callgrind's output holds no totals")
 }
 
-func printTable(out io.Writer, o options, rows []row) {
-	fmt.Fprintf(out, "%s/%s, %s, seed %d, %d command(s) an entry, %d rounds of %d waves\n\n",
-		runtime.GOOS, runtime.GOARCH, runtime.Version(), o.seed, o.batch, o.rounds, o.waves)
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "dispatchers\tinstructions\tns\tspread\tallocations\tbytes allocated\theap, built\theap, restored\tpast, MB\t")
+// format says what was measured, in the words of the page on performance.
+func format(o options, rows []row) string {
+	var cells, lines strings.Builder
+	fmt.Fprintf(&cells, "dispatchers\tinstructions\tns\tspread\tallocations\tbytes\theap, built\theap, restored\tpast, MB\t\n")
 	for _, r := range rows {
-		fmt.Fprintf(t, "%d\t%.0f\t%.0f\t%.0f%%\t%.2f\t%.0f\t%.0f\t%.0f\t%.1f\t\n", r.dispatchers, r.instructions, r.nanoseconds,
+		fmt.Fprintf(&cells, "%d\t%.0f\t%.0f\t%.0f%%\t%.2f\t%.0f\t%.0f\t%.0f\t%.1f\t\n", r.dispatchers, r.instructions, r.nanoseconds,
 			100*r.spread, r.allocations, r.bytes, r.heap.Built, r.heap.Restored, float64(r.heap.Past)/(1<<20))
 	}
-	t.Flush()
+	fmt.Fprintf(&lines, "%s/%s, %s, seed %d, %d command(s) an entry, %d rounds of %d waves\n\n",
+		runtime.GOOS, runtime.GOARCH, runtime.Version(), o.seed, o.batch, o.rounds, o.waves)
+	t := tabwriter.NewWriter(&lines, 0, 0, 2, ' ', tabwriter.AlignRight)
+	_, err := t.Write([]byte(cells.String()))
+	if err := errors.Join(err, t.Flush()); err != nil {
+		panic(err) // a builder takes everything
+	}
+	return lines.String()
 }

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/weir-project/weir/fsm"
+	"github.com/weir-project/weir/fsm/logcodec"
 )
 
 const (
@@ -44,7 +45,7 @@ type place struct{ table, span int }
 
 // newWorld builds n dispatchers, each running on a random node.
 func newWorld(n int, seed uint64) *world {
-	w := &world{state: fsm.New(), rng: rand.New(rand.NewPCG(seed, uint64(n)))}
+	w := &world{state: fsm.New(), rng: rand.New(rand.NewPCG(seed, uint64(n)))} //nolint:gosec // a mix that can be played again
 	w.do(&fsm.BeginTerm{Server: "s1"})
 	w.do(&fsm.BeginGeneration{Generation: 1000, Cluster: "bench", Why: fsm.GenerationBootstrap})
 	w.setPolicy(func(p *fsm.Policy) { p.KeepRequests, p.KeepOperators, p.KeepHistory = 1, 1, 1 })
@@ -170,9 +171,22 @@ func (w *world) do(commands ...fsm.Command) []fsm.Verdict {
 
 func (w *world) entry(commands []fsm.Command) fsm.Entry {
 	w.index++
-	e := fsm.Entry{Index: w.index, Term: term}
+	var proposals []fsm.Proposal
 	for _, c := range commands {
-		e.Proposals = append(e.Proposals, w.policy(c))
+		proposals = append(proposals, w.policy(c))
+	}
+	return throughBytes(w.index, proposals)
+}
+
+// throughBytes is the entry as a server reads it from its log: what the state keeps of it is its own.
+func throughBytes(index uint64, proposals []fsm.Proposal) fsm.Entry {
+	raw, err := logcodec.AppendEntry(nil, proposals)
+	if err != nil {
+		panic(err)
+	}
+	e, err := logcodec.DecodeEntry(index, term, raw)
+	if err != nil {
+		panic(err)
 	}
 	return e
 }
