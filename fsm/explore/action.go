@@ -13,43 +13,59 @@ type kind uint8
 // What can happen. The operands of an action stand behind its kind: D a dispatcher and T a table by rank, N a node, O a
 // running operator by rank. Everything up to lastCommand is a command of the log.
 const (
-	doAdd         kind = iota + 1 // D N
-	doMove                        // D N: from whoever owns it
-	doMoveFrom                    // D N N: from the first to the second
-	doMoveNowhere                 // D N: it must be absent
-	doRemove                      // D
-	doCancel                      // O
-	doRegister                    // N
-	doFence                       // N
-	doExpire                      // N
-	doGoodbye                     // N
+	doAdd          kind = iota + 1 // D N
+	doMove                         // D N: from whoever owns it
+	doMoveFrom                     // D N N: from the first to the second
+	doMoveNowhere                  // D N: it must be absent
+	doRemove                       // D
+	doSplit                        // D cell target: at the start of the cell, the first child on the node before target, if any
+	doMerge                        // D D
+	doCancel                       // O
+	doRegister                     // N
+	doFence                        // N
+	doExpire                       // N
+	doGoodbye                      // N
+	doStartDrain                   // N
+	doClearDrain                   // N
+	doConfirmDrain                 // N
 	doPause
 	doResume
-	doAddTable     // number of a table that the world may add
-	doDropTable    // T
-	doSplit        // D cell target: at the start of the cell, the first child on the node before the target's number, if any
-	doMerge        // D D
-	doStartDrain   // N
-	doClearDrain   // N
-	doConfirmDrain // N
-	doReport       // D what position: of its node, about its placement
+	doAddTable  // number of a table that the world may add
+	doDropTable // T
+	doDecide    // event decision
+	doAdvance   // stop: raise the watermark
+	doSay       // D event what: a word of its node about its placement
+	doSayAll    // N event what: of everything that the node runs
+	doTick      // N, 1: its ack arrives: a tick names its incarnation
+	doReport    // D what position: of its node, about its placement; a stop of the track from 1, 0 for none
 
 	// Stale input, which must change nothing.
-	doReportStale // N: everything it could say of placements that are not current, or not its own
-	doReportEnded // N: everything it could say of its own placements, by an earlier incarnation
-	doExpireLate  // N: expecting an older tick than the last
-	doTickEnded   // N: naming an incarnation that is not live
-	doExpect      // D N: an add that expects another epoch
-	doRepeat      // one of the menu by rank, under a request id, twice
+	doReportStale  // N: everything it could say of placements that are not current, or not its own
+	doReportEnded  // N: everything it could say of its own placements, by an earlier incarnation
+	doSayStale     // N: everything it could say of events for placements that are not current, or not its own
+	doAdvanceStale // stop: raise the watermark on the word of other sets than those that run
+	doExpireLate   // N: expecting an older tick than the last
+	doTickEnded    // N: naming an incarnation that is not live
+	doExpect       // D N: an add that expects another epoch
+	doRepeat       // one of the menu by rank, under a request id, twice
 
 	// What nodes do between commands. The second operand is a record of the node by rank.
 	nodeStarts   // N R: obeys a start
 	nodeToldStop // N R: obeys a stop of what it does not hold
 	nodeBuilt    // N R: it runs
 	nodeFails    // N R: its start has failed
-	nodeStops    // N R: it has stopped, by itself or as ordered
+	nodeStops    // N R, 1: the stop report has the position: it has stopped, by itself or as ordered
 	nodeAcked    // N R: hears that its report has been counted
-	nodeFenced   // N: its lease is over; it runs nothing any more
+	nodeMoves    // N R: it writes on, up to the next stop of the track
+	nodeBegins   // N R: it obeys the order to write an event
+	nodeWrites   // N R: the event is downstream
+	nodeUnsure   // N R, 1: the event is downstream, 0: it is not; the node cannot know
+	nodePasses   // N R: it obeys the order to pass an event
+	nodeGoesOn   // N R: it hears that its written or passed has been counted, and leaves the event behind
+	nodeLate     // N: its lease is over for now: it pauses
+	askExpire    // N: the leader has waited long enough for it, and proposes to expire it
+	nodeRevived  // N: an earlier process of the name gets an ack that it should not
+	nodeFenced   // N, 1: what it was writing gets downstream: its lease is over; it runs nothing any more
 )
 
 const lastCommand = doRepeat
@@ -97,9 +113,19 @@ func (w *World) ask(sh *shape, a action) ask {
 		one, two := sh.rows[a.a].ID, sh.rows[a.b].ID
 		return ask{
 			command: &fsm.AdmitOperator{Op: fsm.OpMerge, Sources: []fsm.DispatcherID{one, two}},
-			line:    fmt.Sprintf("merge %s %s", dispatcherWord(one), dispatcherWord(two)),
+			line:    fmt.Sprintf("merge %s,%s", dispatcherWord(one), dispatcherWord(two)),
 		}
-	case doRegister, doFence, doExpire, doExpireLate, doGoodbye, doTickEnded, doStartDrain, doClearDrain, doConfirmDrain:
+	case doSay:
+		return w.askSay(sh, a)
+	case doSayAll:
+		return w.askSayAll(sh, a)
+	case doSayStale:
+		return w.askSayStale(sh, a)
+	case doDecide:
+		return w.askDecide(sh, a)
+	case doAdvance, doAdvanceStale:
+		return w.askAdvance(sh, a)
+	case doRegister, doFence, doExpire, doExpireLate, doGoodbye, doTick, doTickEnded, doStartDrain, doClearDrain, doConfirmDrain:
 		return askNode(sh, a)
 	case doPause:
 		return ask{command: &fsm.PauseChangefeed{Name: feedName}, line: "pause " + feedName}
@@ -152,7 +178,7 @@ func (w *World) askSplit(sh *shape, a action) ask {
 	line := fmt.Sprintf("split %s at=%s", dispatcherWord(row.ID), at)
 	if a.c > 0 {
 		m.Targets = []fsm.NodeName{nodeName(int(a.c - 1)), ""}
-		line += fmt.Sprintf(" to=%s,", m.Targets[0])
+		line += fmt.Sprintf(" targets=%s,-", m.Targets[0])
 	}
 	return ask{command: m, line: line}
 }
@@ -165,7 +191,7 @@ func askNode(sh *shape, a action) ask {
 	case doFence:
 		return ask{command: &fsm.FenceNode{Node: name}, line: "fence " + string(name)}
 	case doStartDrain:
-		return ask{command: &fsm.StartDrain{Node: name}, line: "drain " + string(name)}
+		return ask{command: &fsm.StartDrain{Node: name}, line: "start-drain " + string(name)}
 	case doClearDrain:
 		return ask{command: &fsm.ClearDrain{Node: name}, line: "clear-drain " + string(name)}
 	case doConfirmDrain:
@@ -173,7 +199,7 @@ func askNode(sh *shape, a action) ask {
 		return ask{command: m, line: "confirm-drain " + string(name)}
 	case doGoodbye:
 		return ask{command: &fsm.Goodbye{Node: name, Incarnation: n.incarnation}, line: "goodbye " + string(name)}
-	case doTickEnded:
+	case doTick, doTickEnded:
 		t := &fsm.Tick{ElapsedMS: 100, Base: n.incarnation, Bits: []byte{1}}
 		return ask{command: t, line: fmt.Sprintf("tick base=%s bits=1", n.incarnation)}
 	case doExpireLate:
@@ -216,7 +242,7 @@ func (w *World) askReport(sh *shape, a action) ask {
 		PlacementPosition: fsm.PlacementPosition{Dispatcher: row.ID, Epoch: row.Epoch}, What: fsm.ReportKind(a.b),
 	}
 	if a.c != 0 {
-		r.HasPosition, r.Position = true, w.Positions[a.c-1]
+		r.HasPosition, r.Position = true, w.Track[a.c-1]
 	}
 	return reportOf(nodeName(row.node), row.Incarnation, r)
 }

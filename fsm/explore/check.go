@@ -22,7 +22,7 @@ func (m *machine) apply(at *standing, a action) *edge {
 	p := fsm.Proposal{Command: request.command, Request: request.request}
 	v := c.apply(p)[0]
 	m.applied.Add(1)
-	e := &edge{verdict: v.Reason, reports: v.Reports}
+	e := &edge{verdict: v.Reason, reports: v.Reports, refused: len(v.RefusedNames)}
 	if a.kind == doRepeat {
 		m.repeated(c, p, v, e)
 		return e
@@ -123,7 +123,7 @@ func checkStarts(before, after *shape, e *edge) error {
 	return nil
 }
 
-// checkPositions: a position is raised only by a report of the placement that has it.
+// checkPositions: a position is raised only by a word of the placement that has it.
 func checkPositions(before, after *shape, a action, e *edge) error {
 	for i := range before.rows {
 		was := &before.rows[i]
@@ -131,15 +131,31 @@ func checkPositions(before, after *shape, a action, e *edge) error {
 			continue
 		}
 		is := &after.rows[e.rows[i]]
-		told := a.kind == doReport && int(a.a) == i && a.c != 0 || a.kind == doGoodbye && int(a.a) == was.node
 		switch {
 		case is.Position.Less(was.Position):
 			return broken("positions never go back", "dispatcher %d from %s to %s", was.ID, was.Position, is.Position)
-		case is.Position != was.Position && !told && !raised(was, is, after):
-			return broken("a position is raised by a report of its placement", "dispatcher %d from %s to %s", was.ID, was.Position, is.Position)
+		case is.Position != was.Position && !a.tells(i, was) && !raised(was, is, after):
+			return broken("a position is raised by a word of its placement", "dispatcher %d from %s to %s", was.ID, was.Position, is.Position)
 		}
 	}
+	if before.feeds[0].ID == after.feeds[0].ID && after.feeds[0].Watermark.Less(before.feeds[0].Watermark) {
+		return broken("the watermark never goes back", "from %s to %s", before.feeds[0].Watermark, after.feeds[0].Watermark)
+	}
 	return nil
+}
+
+// tells says whether the action is a word about how far the dispatcher has come.
+func (a action) tells(d int, row *rowShape) bool {
+	switch a.kind {
+	case doReport:
+		return int(a.a) == d && a.c != 0
+	case doSay:
+		return int(a.a) == d
+	case doSayAll, doGoodbye:
+		return int(a.a) == row.node
+	default:
+		return false
+	}
 }
 
 // raised says whether the position was raised to the watermark by a new placement: what is below is downstream.

@@ -36,6 +36,8 @@ type edge struct {
 	verdict fsm.Reason
 	// reports answers what a report said.
 	reports []fsm.Reason
+	// refused counts the names that a tick was refused.
+	refused int
 	// rows says where each dispatcher stands afterwards, -1 for gone; kept whether its placement is the same.
 	rows []int8
 	kept []bool

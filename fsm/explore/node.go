@@ -22,6 +22,17 @@ func (l life) writes() bool { return l == building || l == running }
 // ended says whether the node has the end of the placement to report.
 func (l life) ended() bool { return l == stopped || l == failed }
 
+// doing says what a placement that stands before an event has made of it.
+type doing uint8
+
+const (
+	waits  doing = iota // or moves, where there is no event
+	writes              // it obeys the order to write
+	wrote               // and has: it says so until that is acknowledged
+	unsure              // it cannot know whether it has
+	passes              // it obeys the order to pass, and says so until that is acknowledged
+)
+
 // A mark is where in the log a state stood, as far as one node can tell it: 0 is at or before the newest mark that it has
 // obeyed, later ones are counted in order. Only orders from states at or after 0 are obeyed.
 type mark uint8
@@ -39,8 +50,13 @@ type record struct {
 	ran bool
 	// said is how it ended by a report that is still on its way from a node that has forgotten it.
 	said life
-	// at is how far it came, as an index into the world's positions, from 1; 0 for nothing to tell.
-	at uint8
+	// from is the stop of the track at which it started, at the one that it has reached; tells whether its stop report has
+	// the position.
+	from, at uint8
+	tells    bool
+	// doing is about the event at at. The orders to write and to pass an event, from 1, may reach it.
+	doing       doing
+	write, pass uint8
 	// The states from starts up to startsEnd ordered its start, those from stops up to stopsEnd its stop; the one at ended
 	// was the first in which it was not current.
 	starts, startsEnd, stops, stopsEnd, ended mark
@@ -49,12 +65,27 @@ type record struct {
 // maxRecords bounds what one node and the network to it may hold.
 const maxRecords = 5
 
+// proposed says whether an expiry is on its way, and whether it still expects the last tick.
+type proposed uint8
+
+const (
+	notProposed proposed = iota
+	proposedFresh
+	proposedStale
+)
+
 // node is the newest process under a name, and its incarnation.
 type node struct {
 	// there: it has an incarnation that has not ended.
 	there bool
 	// fenced: its lease is over. It runs nothing and obeys nothing; what it has reported may still arrive.
 	fenced bool
+	// paused: its lease is over for now; an ack opens it again. asked says whether the leader's proposal to expire it is on
+	// its way. Both only in worlds with leases.
+	paused bool
+	asked  proposed
+	// late are the cells that earlier, paused processes under the name would go on writing if they got an ack.
+	late cells
 	// undead are the cells that earlier processes under the name go on writing.
 	undead  cells
 	count   uint8
@@ -126,7 +157,7 @@ func (n *node) obey(m mark) {
 // are in order.
 func (n *node) tidy(rules *NodeRules) {
 	if !n.there {
-		*n = node{undead: n.undead}
+		*n = node{undead: n.undead, late: n.late}
 		return
 	}
 	for i := uint8(0); i < n.count; {
@@ -157,10 +188,16 @@ func (n *node) clear(r *record, rules *NodeRules) {
 	if r.row >= 0 {
 		r.ended = open
 	} else {
-		r.ran, r.said, r.at = false, 0, 0
+		*r = record{
+			row: -1, cells: r.cells, life: r.life, starts: r.starts, startsEnd: r.startsEnd, stops: r.stops, stopsEnd: r.stopsEnd,
+			ended: r.ended,
+		}
 	}
 	if n.fenced && r.row < 0 {
 		*r = record{row: -1}
+	}
+	if r.life.ended() || n.fenced {
+		r.write, r.pass = 0, 0
 	}
 }
 
@@ -207,7 +244,8 @@ func below(known []mark, m mark) int {
 func compareRecords(x, y record) int {
 	return cmp.Or(
 		cmp.Compare(x.row, y.row), cmp.Compare(x.cells, y.cells), cmp.Compare(x.life, y.life), cmp.Compare(x.at, y.at),
-		cmp.Compare(b2i(x.ran), b2i(y.ran)), cmp.Compare(x.said, y.said),
+		cmp.Compare(x.from, y.from), cmp.Compare(x.doing, y.doing), cmp.Compare(x.write, y.write), cmp.Compare(x.pass, y.pass),
+		cmp.Compare(b2i(x.tells), b2i(y.tells)), cmp.Compare(b2i(x.ran), b2i(y.ran)), cmp.Compare(x.said, y.said),
 		cmp.Compare(x.starts, y.starts), cmp.Compare(x.startsEnd, y.startsEnd),
 		cmp.Compare(x.stops, y.stops), cmp.Compare(x.stopsEnd, y.stopsEnd), cmp.Compare(x.ended, y.ended),
 	)
@@ -215,10 +253,11 @@ func compareRecords(x, y record) int {
 
 // code writes the node down.
 func (n *node) code(c []byte) []byte {
-	c = append(c, b2i(n.there)|b2i(n.fenced)<<1|n.count<<2, byte(n.undead), byte(n.undead>>8))
+	c = append(c, b2i(n.there)|b2i(n.fenced)<<1|b2i(n.paused)<<2|byte(n.asked)<<3|n.count<<5, byte(n.undead), byte(n.late))
 	for i := range n.count {
 		r := &n.records[i]
-		c = append(c, byte(r.row), byte(r.cells), byte(r.cells>>8), byte(r.life)|b2i(r.ran)<<3|byte(r.said)<<4, r.at,
+		c = append(c, byte(r.row), byte(r.cells), byte(r.cells>>8), byte(r.life)|b2i(r.ran)<<3|byte(r.said)<<4|b2i(r.tells)<<7, r.from|r.at<<4,
+			byte(r.doing)|r.write<<4, r.pass,
 			byte(r.starts), byte(r.startsEnd), byte(r.stops), byte(r.stopsEnd), byte(r.ended))
 	}
 	return c

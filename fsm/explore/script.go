@@ -19,7 +19,10 @@ type Counterexample struct {
 
 // explain replays the way to a violation in real states and writes the script.
 func (s *search) explain(f finding) (*Counterexample, error) {
-	path := append(s.origins.path(f.number), f.action)
+	path := s.origins.path(f.number)
+	if f.action.kind != 0 {
+		path = append(path, f.action)
+	}
 	p, err := s.player()
 	if err != nil {
 		return nil, err
@@ -30,6 +33,9 @@ func (s *search) explain(f finding) (*Counterexample, error) {
 	p.lines = append(p.lines, p.first...)
 	for _, a := range path {
 		p.play(a)
+	}
+	if f.action.kind == 0 {
+		p.say("# nothing leads on: " + p.waitsFor(&p.now))
 	}
 	p.say("state")
 	p.say("check")
@@ -77,8 +83,15 @@ func (p *player) play(a action) {
 // words tells what a node does.
 func (p *player) words(sh *shape, a action) string {
 	name := nodeName(int(a.a))
-	if a.kind == nodeFenced {
+	switch a.kind {
+	case nodeFenced:
 		return fmt.Sprintf("%s loses its lease and runs nothing any more", name)
+	case nodeLate:
+		return fmt.Sprintf("%s pauses: its lease is over", name)
+	case askExpire:
+		return fmt.Sprintf("the leader has waited for %s, and proposes to expire it", name)
+	case nodeRevived:
+		return fmt.Sprintf("an earlier process of %s gets an ack, and writes on", name)
 	}
 	r := &p.now.nodes[a.a].records[a.b]
 	what := "a placement that has ended, of " + p.world.cellWords(r.cells)
@@ -97,6 +110,18 @@ func (p *player) words(sh *shape, a action) string {
 		return fmt.Sprintf("%s fails to start %s", name, what)
 	case nodeStops:
 		return fmt.Sprintf("%s has stopped %s", name, what)
+	case nodeMoves:
+		return fmt.Sprintf("%s writes on in %s, up to %s", name, what, p.world.Track[r.at+1])
+	case nodeBegins:
+		return fmt.Sprintf("%s begins to write the event before %s", name, what)
+	case nodeWrites:
+		return fmt.Sprintf("%s has written the event before %s", name, what)
+	case nodeUnsure:
+		return fmt.Sprintf("%s cannot know whether it wrote the event before %s", name, what)
+	case nodePasses:
+		return fmt.Sprintf("%s passes the event before %s", name, what)
+	case nodeGoesOn:
+		return fmt.Sprintf("%s leaves the event before %s behind", name, what)
 	default:
 		return fmt.Sprintf("%s forgets %s", name, what)
 	}

@@ -43,6 +43,7 @@ type search struct {
 	failed              atomic.Bool
 	mu                  sync.Mutex
 	found               *finding
+	graph               graph
 }
 
 // finding is a violation: in the state number, by the action.
@@ -64,6 +65,9 @@ func Explore(ctx context.Context, c Config) (Result, error) {
 		c.Workers = runtime.GOMAXPROCS(0)
 	}
 	s := &search{stepper: stepper{world: c.World, machine: newMachine(c.World)}, config: c, seen: newVisited()}
+	if err := c.World.prepare(); err != nil {
+		return Result{}, err
+	}
 	frontier, err := s.start()
 	if err != nil {
 		return Result{}, err
@@ -78,6 +82,9 @@ func Explore(ctx context.Context, c Config) (Result, error) {
 		}
 	}
 	r := s.result(depth)
+	if s.found == nil {
+		s.searchHang()
+	}
 	if s.found != nil {
 		r.Found, err = s.explain(*s.found)
 	}
@@ -88,6 +95,15 @@ func (s *search) result(depth int) Result {
 	return Result{
 		World: s.world, States: s.seen.len(), Transitions: int(s.transitions.Load()), Beyond: int(s.beyond.Load()),
 		Standings: len(s.machine.standings), Applied: int(s.machine.applied.Load()), Depth: depth,
+	}
+}
+
+// searchHang looks for a state whose work cannot end. It needs a complete exploration.
+func (s *search) searchHang() {
+	number, found := s.graph.hang(s.seen.len())
+	s.graph = graph{}
+	if found {
+		s.found = &finding{number: number, err: broken("what was begun can end", "no step of the system leads on from here to rest")}
 	}
 }
 
@@ -153,6 +169,7 @@ func (s *search) level(frontier []visit) []visit {
 	var next []visit
 	for i := range visitors {
 		next = append(next, visitors[i].next...)
+		s.graph.join(&visitors[i].graph)
 	}
 	return next
 }
@@ -161,8 +178,9 @@ func (s *search) level(frontier []visit) []visit {
 type visitor struct {
 	*search
 	next                []visit
+	graph               graph
 	transitions, beyond int64
-	actions_            []action
+	choices             []action
 	code                []byte
 }
 
@@ -172,8 +190,11 @@ func (v *visitor) expand(from *visit) {
 		v.report(finding{from.number, a, err})
 		return
 	}
-	v.actions_ = v.actions(&from.state, v.actions_[:0])
-	for _, a := range v.actions_ {
+	if v.atRest(&from.state) {
+		v.graph.rest = append(v.graph.rest, from.number)
+	}
+	v.choices = v.actions(&from.state, v.choices[:0])
+	for _, a := range v.choices {
 		to := from.state
 		ok, err := v.take(&to, a)
 		switch {
@@ -184,20 +205,23 @@ func (v *visitor) expand(from *visit) {
 			v.beyond++
 		default:
 			v.transitions++
-			v.reach(to, from.number, a)
+			number := v.reach(to, from.number, a)
+			if number != from.number && v.progress(&from.state, a) {
+				v.graph.from, v.graph.to = append(v.graph.from, from.number), append(v.graph.to, number)
+			}
 		}
 	}
 }
 
-// reach puts a state on the next frontier unless it is known.
-func (v *visitor) reach(s state, from uint32, by action) {
+// reach puts a state on the next frontier unless it is known, and returns its number.
+func (v *visitor) reach(s state, from uint32, by action) uint32 {
 	v.code = s.code(v.world, v.code[:0])
 	number, fresh := v.seen.add(digestOf(v.code))
-	if !fresh {
-		return
+	if fresh {
+		v.origins.set(number, origin{from: from, by: by})
+		v.next = append(v.next, visit{number: number, state: s})
 	}
-	v.origins.set(number, origin{from: from, by: by})
-	v.next = append(v.next, visit{number: number, state: s})
+	return number
 }
 
 // report keeps the violation of the lowest state: all of a level are equally far from the start.

@@ -18,6 +18,13 @@ type shape struct {
 	ops   []fsm.Operator
 	open  []fsm.Barrier
 	over  []fsm.Barrier // records of barriers that have ended
+	crews []crew
+}
+
+// crew is an incarnation that runs a part of the changefeed, and the hash of its set.
+type crew struct {
+	inc  fsm.Incarnation
+	hash uint64
 }
 
 // standing of a node's name in the state machine.
@@ -27,6 +34,8 @@ type nodeShape struct {
 	lastTick    uint64
 	draining    bool
 	drained     bool
+	// crew is the hash of the set of the changefeed's dispatchers that the incarnation runs.
+	crew uint64
 }
 
 type tableShape struct {
@@ -42,6 +51,8 @@ type rowShape struct {
 	op    int // in whose slot it is, -1 for none
 	held  bool
 	cells cells
+	// write and pass are the events that it is ordered to write and to pass, from 1; 0 for none.
+	write, pass uint8
 	// earlier is the epoch of its last placement that has ended, zero for none that is remembered.
 	earlier fsm.Epoch
 }
@@ -72,6 +83,7 @@ func (w *World) shapeOf(s *fsm.State) *shape {
 	for b := range s.BarrierRecords() {
 		sh.over = append(sh.over, b)
 	}
+	sh.readCrews(s)
 	slices.SortFunc(sh.over, func(x, y fsm.Barrier) int { return x.Key.At.Compare(y.Key.At) })
 	for op := range s.Operators() {
 		sh.ops = append(sh.ops, op)
@@ -79,7 +91,40 @@ func (w *World) shapeOf(s *fsm.State) *shape {
 	for row := range s.Dispatchers() {
 		sh.rows = append(sh.rows, w.rowShapeOf(s, sh, row))
 	}
+	w.readOrders(s, sh)
 	return sh
+}
+
+func (sh *shape) readCrews(s *fsm.State) {
+	for i := range sh.feeds {
+		for inc := range s.Crews(sh.feeds[i].ID) {
+			_, hash := s.Crew(sh.feeds[i].ID, inc)
+			sh.crews = append(sh.crews, crew{inc, hash})
+			if n := sh.nodeOf(inc); n >= 0 {
+				sh.nodes[n].crew = hash
+			}
+		}
+	}
+}
+
+// readOrders notes what each placement is ordered to do about events.
+func (w *World) readOrders(s *fsm.State, sh *shape) {
+	if len(sh.open) == 0 {
+		return
+	}
+	for i := range sh.nodes {
+		for o := range s.BarrierOrders(sh.nodes[i].incarnation) {
+			number := uint8(w.eventNumber(o.Key.At) + 1)
+			for _, p := range o.Pairs {
+				row := &sh.rows[sh.rank(p.Dispatcher)]
+				if o.Action == fsm.ActionWrite {
+					row.write = number
+				} else {
+					row.pass = number
+				}
+			}
+		}
+	}
 }
 
 func nodeShapeOf(s *fsm.State, name fsm.NodeName) nodeShape {

@@ -9,7 +9,14 @@ const maxNodes = 3
 type state struct {
 	at    *standing
 	nodes [maxNodes]node
+	// done is, for each cell, the stop of the track up to which everything is downstream; written the set of events that
+	// are, skipped the set of those that somebody has decided to leave out.
+	done             [maxCells]uint8
+	written, skipped uint8
 }
+
+// maxCells bounds the cells of a world.
+const maxCells = 6
 
 // code writes the state down in its one form.
 func (s *state) code(w *World, c []byte) []byte {
@@ -18,7 +25,11 @@ func (s *state) code(w *World, c []byte) []byte {
 	for i := range w.Nodes {
 		c = s.nodes[i].code(c)
 	}
-	return c
+	if len(w.Track) == 0 {
+		return c
+	}
+	c = append(c, s.written, s.skipped)
+	return append(c, s.done[:len(w.Cells)]...)
 }
 
 func (s *state) tidy(w *World) {
@@ -38,7 +49,7 @@ func (s *state) overlap(w *World) cells {
 		n := &s.nodes[i]
 		write(n.undead)
 		for j := range n.count {
-			if n.records[j].life.writes() {
+			if n.records[j].life.writes() && !n.paused {
 				write(n.records[j].cells)
 			}
 		}
@@ -61,7 +72,32 @@ func (s *state) follow(w *World, e *edge) bool {
 		}
 		s.nodes[i].follow(before, after, e)
 	}
-	return s.placements(w, after, before, e)
+	s.births(w, before, after)
+	return s.placements(w, after, e)
+}
+
+// births: a table that was not there begins where its spans start; nothing before is due.
+func (s *state) births(w *World, before, after *shape) {
+	for d := range after.rows {
+		row := &after.rows[d]
+		if len(w.Track) == 0 || before.hasTable(row.Table) {
+			continue
+		}
+		for i := range w.Cells {
+			if row.cells&(1<<i) != 0 {
+				s.done[i] = uint8(w.stop(row.Position))
+			}
+		}
+	}
+}
+
+func (sh *shape) hasTable(id fsm.TableID) bool {
+	for i := range sh.tabs {
+		if sh.tabs[i].ID == id {
+			return true
+		}
+	}
+	return false
 }
 
 // live says whether an incarnation has not ended.
@@ -70,11 +106,15 @@ func live(st fsm.NodeStatus) bool { return st == fsm.NodeStatusLive || st == fsm
 // end is the end of a process in the eyes of the state machine.
 func (n *node) end() {
 	for i := range n.count {
-		if n.records[i].life.writes() {
-			n.undead |= n.records[i].cells
+		switch r := &n.records[i]; {
+		case !r.life.writes():
+		case n.paused:
+			n.late |= r.cells
+		default:
+			n.undead |= r.cells
 		}
 	}
-	*n = node{undead: n.undead}
+	*n = node{undead: n.undead, late: n.late}
 }
 
 // follow notes when orders for the node's placements began and ended to be right.
@@ -101,13 +141,15 @@ func (n *node) follow(before, after *shape, e *edge) {
 		}
 		if !kept {
 			row, r.ended = -1, now
+		} else if is := &after.rows[row]; is.write|is.pass != 0 {
+			r.write, r.pass = max(is.write, r.write), max(is.pass, r.pass)
 		}
 		r.row = row
 	}
 }
 
 // placements opens a record for each placement that the step has made.
-func (s *state) placements(w *World, after, before *shape, e *edge) bool {
+func (s *state) placements(w *World, after *shape, e *edge) bool {
 	for d := range after.rows {
 		row := &after.rows[d]
 		if !row.placed() || e.keeps(d) {
@@ -115,7 +157,7 @@ func (s *state) placements(w *World, after, before *shape, e *edge) bool {
 		}
 		n := &s.nodes[row.node]
 		r := record{row: int8(d), cells: row.cells, starts: n.latest() + 1, startsEnd: open, ended: open}
-		if n.past() >= w.Remembered || !n.add(r) {
+		if n.past() > w.Remembered || !n.add(r) {
 			return false
 		}
 	}

@@ -2,6 +2,7 @@ package explore
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/weir-project/weir/fsm"
@@ -22,10 +23,20 @@ type World struct {
 	First, Tables []fsm.TableSpec
 	// MaxDispatchers bounds how many may be there at once: no table is added beyond.
 	MaxDispatchers int
-	// Positions are what a node may say in a stop report, beside nothing.
-	Positions []fsm.Position
+	// Track lists the positions at which a dispatcher can stand, from the start on; Events are met between them. Without a
+	// track nodes say nothing of positions, and the trigger stays absent.
+	Track  []fsm.Position
+	Events []event
+	// SyncPoints is the distance of sync points, zero for none.
+	SyncPoints uint64
+	// AllAtOnce: nodes also speak for everything that they run in one word. Late: reports also arrive when they are over.
+	// Unsure: a node may not know whether it wrote an event.
+	AllAtOnce, Late, Unsure bool
 	// Asks are the kinds of commands that users send.
 	Asks []kind
+	// Leases: nodes pause and go on with the ticks that name them, and expiries race with these. Else a node that is expired
+	// has been fenced before.
+	Leases bool
 	// Losses: nodes may lose their leases at any time, and come back.
 	Losses bool
 	// Remembered bounds the placements that one node knows of and that have ended.
@@ -42,6 +53,12 @@ type NodeRules struct {
 	ForgetsMark bool
 	// LateFence: it may be expired before it has lost its lease.
 	LateFence bool
+	// AckRefused: it gets the ack of a tick that has refused its incarnation.
+	AckRefused bool
+	// ForgetsEvent: it leaves an event behind as soon as it has said written or passed.
+	ForgetsEvent bool
+	// WaitsBeyond: a dispatcher that waits at an event counts as past it in its node's minimum.
+	WaitsBeyond bool
 }
 
 // begin is the state in which the world starts, and the script that leads to it.
@@ -72,8 +89,12 @@ func (w *World) begin() (*fsm.State, []string, error) {
 func (w *World) creation() ask {
 	m := &fsm.CreateChangefeed{
 		Name: feedName, Source: "wal2json:/source", Sink: "sqlite:/sink", SinkFenced: true, Start: fsm.At(10), Tables: w.First,
+		SyncPointEvery: w.SyncPoints,
 	}
 	line := "create-changefeed " + feedName + " start=10"
+	if w.SyncPoints != 0 {
+		line += fmt.Sprintf(" sync-points=%d", w.SyncPoints)
+	}
 	for _, t := range w.First {
 		line += tableWords(t)
 	}
@@ -134,6 +155,9 @@ func (w *World) choices(sh *shape, k kind) []action {
 		for n := range w.Nodes {
 			all = append(all, action{kind: k, a: uint8(n)})
 		}
+	case doAdvance: // as far as nodes allow, which the state does not say
+	case doDecide:
+		all = w.decisions()
 	case doAddTable:
 		for i := range w.Tables {
 			if len(sh.rows)+len(w.Tables[i].SplitKeys)+1 <= w.MaxDispatchers {
@@ -187,7 +211,27 @@ func (w *World) merges(sh *shape) []action {
 }
 
 // idle says whether a dispatcher is the trigger of a world without events: it stays absent.
-func (w *World) idle(sh *shape, d int) bool { return sh.tabs[sh.rows[d].table].Trigger }
+func (w *World) idle(sh *shape, d int) bool {
+	if !sh.tabs[sh.rows[d].table].Trigger {
+		return false
+	}
+	return !slices.ContainsFunc(w.Events, func(e event) bool { return e.spec.TriggerTakesPart() })
+}
+
+// asks says whether somebody sends commands of the kind.
+func (w *World) asks(k kind) bool { return slices.Contains(w.Asks, k) }
+
+// decisions: every event may be declared written, to be written again, or left out. They are told apart from the truth by
+// whoever takes the step.
+func (w *World) decisions() []action {
+	var all []action
+	for i := range w.Events {
+		for d := fsm.DecideWritten; d <= fsm.DecideSkip; d++ {
+			all = append(all, action{kind: doDecide, a: uint8(i), b: uint8(d)})
+		}
+	}
+	return all
+}
 
 func (w *World) movesFrom(d int) []action {
 	var all []action
@@ -207,6 +251,9 @@ func (w *World) noise(sh *shape) []action {
 			continue
 		}
 		all = append(all, action{kind: doReportStale, a: uint8(n)}, action{kind: doReportEnded, a: uint8(n)})
+		if len(w.Events) > 0 {
+			all = append(all, action{kind: doSayStale, a: uint8(n)})
+		}
 		if live(sh.nodes[n].status) {
 			all = append(all, action{kind: doExpireLate, a: uint8(n)})
 		}
@@ -216,6 +263,11 @@ func (w *World) noise(sh *shape) []action {
 	}
 	for d := range sh.rows {
 		all = append(all, action{kind: doExpect, a: uint8(d)})
+	}
+	for i := range w.Track {
+		if len(sh.crews) > 0 {
+			all = append(all, action{kind: doAdvanceStale, a: uint8(i)})
+		}
 	}
 	return all
 }
