@@ -133,7 +133,7 @@ func eventMutants() []mutant {
 			breaks: "a holder that repeats \"written\" of an event that is over is told that there never was one",
 			file:   file,
 			old:    "case over || (open && b.Status == BarrierPassing):",
-			new:    "case open && b.Status == BarrierPassing:",
+			new:    "case open && (over || b.Status == BarrierPassing):",
 			tells:  []catcher{test("TestField_B32")},
 		},
 		{
@@ -191,6 +191,14 @@ func eventMutants() []mutant {
 			old:    "s.addTable(feed, spec, b.Key.At, x)",
 			new:    "s.addTable(feed, spec, b.Key.Before(), x)",
 			tells:  []catcher{test("TestField_B33")},
+		},
+		{
+			id: "granted-while-paused", rules: []string{"R21", "pause"},
+			breaks: "an event is written although its changefeed is paused",
+			file:   file,
+			old:    "if feed.Status != ChangefeedRunning || (b.Spec.TriggerTakesPart() && !b.TriggerSaid) {",
+			new:    "if b.Spec.TriggerTakesPart() && !b.TriggerSaid {",
+			tells:  []catcher{script("barrier_pause")},
 		},
 		{
 			id: "word-of-another-run", rules: []string{"R21", "runs", "invariant 8"},

@@ -13,6 +13,14 @@ func requestMutants() []mutant {
 			tells:  []catcher{test("TestReview_R24"), test("TestField_B01"), script("requests")},
 		},
 		{
+			id: "entry-up-to-the-unknown", rules: []string{"R47"},
+			breaks: "an entry is applied up to a command that this version does not know",
+			file:   "fsm/logcodec/entry.go",
+			old:    "\t\tif err != nil {\n\t\t\treturn e, err\n\t\t}\n\t\te.Proposals",
+			new:    "\t\tif unknown := (*UnknownCommandError)(nil); errors.As(err, &unknown) {\n\t\t\treturn e, nil\n\t\t}\n\t\tif err != nil {\n\t\t\treturn e, err\n\t\t}\n\t\te.Proposals",
+			tells:  []catcher{test("TestReview_R47")},
+		},
+		{
 			id: "other-body", rules: []string{"R24", "invariant 16"},
 			breaks: "another request under a used id gets the answer of the first one",
 			file:   file,

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -196,8 +198,8 @@ func (l *lab) try(m *mutant) outcome {
 }
 
 func (l *lab) judge(m *mutant) (o outcome) {
-	var others []string
-	for _, s := range stages() {
+	others := map[string]bool{}
+	for _, s := range append([]stage{named(m)}, stages()...) {
 		run, err := l.run(s, m.number)
 		if err != nil {
 			o.why = err.Error()
@@ -214,14 +216,22 @@ func (l *lab) judge(m *mutant) (o outcome) {
 			return o
 		}
 		for _, f := range run.failures {
-			others = append(others, f.test)
+			others[f.test] = true
 		}
 	}
-	o.why = "none of its catchers failed"
-	if len(others) > 0 {
-		o.why += "; others did: " + strings.Join(others[:min(len(others), 12)], ", ")
-	}
+	o.why = "none of its catchers failed; others that did: " + strings.Join(slices.Sorted(maps.Keys(others)), ", ")
 	return o
+}
+
+// named is what is run first: the scripts, and the tests that the mutant names.
+func named(m *mutant) stage {
+	run := []string{"TestScenarios$"}
+	for _, c := range m.tells {
+		if c.kind == byTest {
+			run = append(run, c.name)
+		}
+	}
+	return stage{pkg: stages()[0].pkg, args: []string{"-test.run=^(" + strings.Join(run, "|") + ")"}}
 }
 
 func (l *lab) discover(m *mutant, run testRun) {
