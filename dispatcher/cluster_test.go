@@ -38,7 +38,6 @@ type smallCluster struct {
 	index uint64
 	term  uint64
 
-	cables  []*cable
 	stop    context.CancelFunc
 	running sync.WaitGroup
 }
@@ -59,7 +58,6 @@ func newSmallCluster(t *testing.T) *smallCluster {
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	c.stop = stop
 	c.running.Go(func() { _ = c.leader.Run(ctx, 1) })
-	c.running.Go(func() { c.barrierOrders(ctx) })
 	synctest.Wait()
 	return c
 }
@@ -97,16 +95,12 @@ type cable struct {
 	deaf bool // what the leader sends is lost
 	loss int  // of a hundred messages about events, and of reports and their acknowledgements
 	rng  *rand.Rand
-
-	newest *pipe
-	hello  session.Hello
 }
 
 // ends are the two ends of a session over a cable that may be cut.
 type nodeEnd struct {
 	*pipe
-	k     *cable
-	hello session.Hello
+	k *cable
 }
 
 func (e *nodeEnd) Send(m session.FromNode) error {
@@ -119,10 +113,6 @@ func (e *nodeEnd) Send(m session.FromNode) error {
 		}
 	}
 	if (m.Barrier != nil || m.Report != nil) && e.k.drops() {
-		return nil
-	}
-	if m.Barrier != nil {
-		e.k.c.barriers(e, m.Barrier, e.hello)
 		return nil
 	}
 	return e.pipe.Send(m)
@@ -204,9 +194,6 @@ func (k *cable) Open(ctx context.Context, h session.Hello) (session.NodeStream, 
 		return nil, ctx.Err()
 	}
 	p := newPipe()
-	k.mu.Lock()
-	k.newest, k.hello = p, h
-	k.mu.Unlock()
 	k.c.running.Go(func() {
 		_ = k.c.leader.Serve(context.Background(), &leaderEnd{p, k}, h)
 		// The Close message is read before the stream breaks.
@@ -215,7 +202,7 @@ func (k *cable) Open(ctx context.Context, h session.Hello) (session.NodeStream, 
 		}
 		p.Close()
 	})
-	return &nodeEnd{p, k, h}, nil
+	return &nodeEnd{p, k}, nil
 }
 
 func isBroken(p *pipe) bool {
@@ -254,9 +241,6 @@ func (c *smallCluster) join(name fsm.NodeName, w *world, tune func(*Config)) *me
 		name: name, cable: &cable{c: c, rng: rand.New(rand.NewPCG(1, uint64(len(name))))}, ledger: &memLedger{},
 		result: make(chan error, 1),
 	}
-	c.mu.Lock()
-	c.cables = append(slices.Clone(c.cables), m.cable)
-	c.mu.Unlock()
 	cfg := Config{
 		Node: name, Dialer: m.cable,
 		Sources: func(string) (Source, error) { return fakeSource{w}, nil },
