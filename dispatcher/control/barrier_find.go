@@ -14,7 +14,7 @@ func findBarrier(view *fsm.View, inc fsm.Incarnation, rep *fsm.BarrierReport, p 
 	if !known || table.Changefeed != feed.ID || feed.Run != rep.Key.Run {
 		return fsm.BarrierForget, true
 	}
-	if !rep.Key.Valid() {
+	if !possible(feed, rep.Key) {
 		return 0, false
 	}
 	switch rep.What {
@@ -29,6 +29,14 @@ func findBarrier(view *fsm.View, inc fsm.Incarnation, rep *fsm.BarrierReport, p 
 	}
 }
 
+// possible says whether the changefeed can have an event at the key. What is not possible is for Apply to refuse.
+func possible(feed fsm.Changefeed, key fsm.BarrierKey) bool {
+	if key.At.Stage != fsm.StageSyncPoint {
+		return key.Valid()
+	}
+	return feed.SyncPointEvery != 0 && key.At.TS != 0 && key.At.TS%feed.SyncPointEvery == 0
+}
+
 func findWaiting(view *fsm.View, feed fsm.Changefeed, row fsm.Dispatcher, rep *fsm.BarrierReport) (fsm.Reason, bool) {
 	key := rep.Key
 	switch {
@@ -36,8 +44,6 @@ func findWaiting(view *fsm.View, feed fsm.Changefeed, row fsm.Dispatcher, rep *f
 		return fsm.BarrierRetry, true
 	case row.Phase != fsm.Running:
 		return fsm.ReportInert, true
-	case key.At.Stage == fsm.StageSyncPoint && (feed.SyncPointEvery == 0 || key.At.TS%feed.SyncPointEvery != 0):
-		return 0, false
 	case !row.Position.Less(key.At) || !feed.Watermark.Less(key.At):
 		return fsm.BarrierPass, true
 	}

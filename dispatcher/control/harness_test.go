@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,6 +30,7 @@ type harness struct {
 	stop   context.CancelFunc
 
 	running sync.WaitGroup
+	leads   atomic.Uint64           // the term
 	cancel  context.CancelCauseFunc // of the term
 	ended   chan error              // of Run
 
@@ -79,6 +81,7 @@ func (h *harness) lead(term uint64) {
 	ctx, cancel := context.WithCancelCause(h.ctx)
 	ended := make(chan error, 1)
 	h.cancel, h.ended = cancel, ended
+	h.leads.Store(term)
 	h.running.Go(func() { ended <- h.leader.Run(ctx, term) })
 	synctest.Wait()
 }

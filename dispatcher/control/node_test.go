@@ -79,6 +79,11 @@ type fakeNode struct {
 	claims   fsm.Generation
 	progress []session.Progress
 	extraSet uint64 // added to the set hash
+	feeds    map[session.Pair]fsm.ChangefeedID
+	at       map[session.Pair]fsm.Position // the last checkpoint of what stands still or has stopped
+	ending   map[session.Pair]bool         // stopped, and that has not been acknowledged
+	flows    bool                          // what runs writes, up to the present
+	stands   *fsm.BarrierKey               // what runs waits at this event
 }
 
 // register registers a node without opening a session.
@@ -90,7 +95,8 @@ func (h *harness) register(name fsm.NodeName) *fakeNode {
 	require.Equal(h.t, fsm.Accepted, v.Reason)
 	return &fakeNode{
 		h: h, name: name, inc: v.Facts.Incarnation, lease: h.timing.Lease, quit: make(chan struct{}),
-		held: map[session.Pair]bool{}, set: map[session.Pair]bool{},
+		held: map[session.Pair]bool{}, set: map[session.Pair]bool{}, feeds: map[session.Pair]fsm.ChangefeedID{},
+		at: map[session.Pair]fsm.Position{}, ending: map[session.Pair]bool{},
 	}
 }
 
@@ -164,8 +170,41 @@ func (n *fakeNode) heartbeat() (session.Heartbeat, bool) {
 	return session.Heartbeat{
 		Seq: n.seq, GateOpen: n.acked > 0 && !n.shut, NewestAck: n.acked, OrdersIndex: n.index, SetHash: sum,
 		Dispatchers: uint32(len(n.set)), HighestGeneration: n.claims, Progress: slices.Clone(n.progress),
+		OrdersTerm: n.h.leads.Load(), Crews: n.crews(),
 	}, true
 }
+
+// crews says how far what is in the set has come.
+func (n *fakeNode) crews() (out []session.Crew) {
+	all := map[fsm.ChangefeedID]session.Crew{}
+	for p := range n.set {
+		c, known := all[n.feeds[p]]
+		at := n.checkpoint(p)
+		if !known || at.Less(c.Minimum) {
+			c.Minimum = at
+		}
+		c.Changefeed, c.SetHash = n.feeds[p], c.SetHash+fsm.PairHash(p.Dispatcher, p.Epoch)
+		all[c.Changefeed] = c
+	}
+	for _, c := range all {
+		out = append(out, c)
+	}
+	return out
+}
+
+func (n *fakeNode) checkpoint(p session.Pair) fsm.Position {
+	if !n.flows || !n.held[p] {
+		return n.at[p]
+	}
+	now := n.h.position()
+	if n.stands != nil && n.stands.Before().Less(now) {
+		now = n.stands.Before()
+	}
+	return now.Max(n.at[p])
+}
+
+// position is how far a source has come: a unit of ts is a millisecond.
+func (h *harness) position() fsm.Position { return fsm.At(uint64(h.now().Milliseconds()) + 1) }
 
 func (n *fakeNode) receive(p *pipe) {
 	for {
@@ -198,15 +237,17 @@ func (n *fakeNode) handle(p *pipe, m session.FromLeader) {
 		n.acked = max(n.acked, m.Ack.Seq)
 	case m.Orders != nil && !n.hung:
 		n.index = max(n.index, m.Orders.Index)
-		if !n.deaf {
+		if !n.deaf && len(m.Orders.Orders) > 0 {
 			answers = append(answers, session.FromNode{Report: n.obey(m.Orders.Orders)})
 		}
 	case m.ReportAck != nil:
 		for _, r := range m.ReportAck.Pairs {
-			if r.What == fsm.ReportRunning && n.held[r.Pair] {
-				n.set[r.Pair] = true
-			} else {
+			if r.What == fsm.ReportRunning {
+				n.set[r.Pair] = n.held[r.Pair] || n.ending[r.Pair]
+			}
+			if !n.set[r.Pair] || r.What != fsm.ReportRunning {
 				delete(n.set, r.Pair)
+				delete(n.ending, r.Pair)
 			}
 		}
 	case m.AskList != nil && !n.dumb:
@@ -222,14 +263,19 @@ func (n *fakeNode) obey(orders []fsm.Order) *session.Report {
 	r := &session.Report{}
 	for _, o := range orders {
 		p := session.Pair{Dispatcher: o.Dispatcher, Epoch: o.Epoch}
-		what := fsm.ReportRunning
-		if o.Kind == fsm.OrderStop {
-			what = fsm.ReportStopped
+		rep := report(p, fsm.ReportRunning)
+		switch {
+		case o.Kind == fsm.OrderStart:
+			n.held[p], n.feeds[p], n.at[p] = true, o.Work.ChangefeedID, o.Work.Start
+		case n.held[p]:
+			rep.HasPosition, rep.Position = n.flows, n.checkpoint(p)
+			n.at[p], n.ending[p] = n.checkpoint(p), true
 			delete(n.held, p)
-		} else {
-			n.held[p] = true
+			rep.What = fsm.ReportStopped
+		default:
+			rep.What = fsm.ReportStopped
 		}
-		r.Reports = append(r.Reports, report(p, what))
+		r.Reports = append(r.Reports, rep)
 	}
 	return r
 }
@@ -274,6 +320,37 @@ func isAck(m received) bool       { return m.Ack != nil }
 func isOrders(m received) bool    { return m.Orders != nil }
 func isReportAck(m received) bool { return m.ReportAck != nil }
 func isAsk(m received) bool       { return m.AskList != nil }
+func isAnswer(m received) bool    { return m.Barrier != nil }
+
+func isQuestion(m received) bool { return m.AskBarriers != nil }
+
+// tell sends words about events and returns their number.
+func (n *fakeNode) tell(reports ...fsm.BarrierReport) uint64 {
+	n.mu.Lock()
+	n.seq++ // any number will do
+	seq := n.seq
+	n.mu.Unlock()
+	n.send(n.p, session.FromNode{Barrier: &session.BarrierReport{Seq: seq, Reports: reports}})
+	return seq
+}
+
+// answered returns the answers to a message; nil for none yet.
+func (n *fakeNode) answered(seq uint64) []fsm.Reason {
+	for _, m := range n.got(isAnswer) {
+		if m.Barrier.Seq == seq {
+			return m.Barrier.Answers
+		}
+	}
+	return nil
+}
+
+// told returns the orders about events, in the order in which they came.
+func (n *fakeNode) told() (out []fsm.BarrierOrder) {
+	for _, m := range n.got(isOrders) {
+		out = append(out, m.Orders.Barriers...)
+	}
+	return out
+}
 
 // closed returns why the session was closed, empty if it was not.
 func (n *fakeNode) closed() string {
