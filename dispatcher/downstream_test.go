@@ -244,15 +244,22 @@ func (d *downstream) event(at fsm.Position, change *schema.Change) {
 		return
 	}
 	d.rows.apply(change)
-	for _, t := range change.Tables {
-		switch change.Kind {
-		case schema.KindDrop:
-			delete(d.layouts, t.Name)
-		case schema.KindRename:
-			delete(d.layouts, t.Name)
-			d.layouts[change.To.Name] = at.TS
-		default:
-			d.layouts[t.Name] = at.TS
+	lay(d.layouts, change, at.TS)
+}
+
+// holds checks that everything up to a position is there, but for what a later schema change has taken away.
+func (d *downstream) holds(at fsm.Position) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	want, layouts := d.up.replay(fsm.Position{TS: at.TS, Stage: at.Stage + 1})
+	for name, rows := range want {
+		if have, there := d.layouts[name]; !there || have != layouts[name] {
+			continue
+		}
+		for key, ts := range rows {
+			if have := d.rows[name][key]; have < ts {
+				d.violated("the watermark is at %v, and %s in %s is of %d, should be of %d", at, key, name, have, ts)
+			}
 		}
 	}
 }

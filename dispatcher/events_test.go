@@ -55,9 +55,15 @@ func newEventWorld(t *testing.T, rng *rand.Rand, transactions int, every uint64)
 		t: t, rng: rng, c: newSmallCluster(t), up: up, down: newDownstream(up, rng, "p", "q"), every: every,
 		members: map[fsm.NodeName]*member{},
 	}
+	keys := []string{"h", "q"}
+	if rng.IntN(2) == 0 { // enough for reports about all
+		for keys = nil; len(keys) < 25; {
+			keys = append(keys, string(rune('b'+len(keys))))
+		}
+	}
 	v := x.c.do(&fsm.CreateChangefeed{
 		Name: "feed", Source: "fake:src", Sink: "fake:sink", SinkFenced: true, SyncPointEvery: every,
-		Tables: []fsm.TableSpec{{Schema: "public", Name: "p", SplitKeys: []string{"h", "q"}}, {Schema: "public", Name: "q"}},
+		Tables: []fsm.TableSpec{{Schema: "public", Name: "p", SplitKeys: keys}, {Schema: "public", Name: "q"}},
 	})
 	require.Equal(t, fsm.Accepted, v.Reason)
 	for _, name := range []fsm.NodeName{"n1", "n2", "n3"} {
@@ -71,11 +77,15 @@ func newEventWorld(t *testing.T, rng *rand.Rand, transactions int, every uint64)
 	return x
 }
 
-// done says whether everything is downstream, every event written and passed, and every placement where it should be.
+// done says whether everything is downstream, by the watermark too, every event written and passed, and every placement
+// where it should be.
 func (x *eventWorld) done() bool {
 	view := x.c.View()
 	for feed := range view.Changefeeds() {
 		for range view.Barriers(feed.ID) {
+			return false
+		}
+		if feed.Watermark != rowsAt(x.up.ts) {
 			return false
 		}
 	}
@@ -198,6 +208,23 @@ func (x *eventWorld) fault() {
 		m.cable.lose(x.rng.IntN(50))
 	}
 	x.decide()
+	x.checkWatermark()
+}
+
+// checkWatermark: what the state machine says is downstream is, rows and events.
+func (x *eventWorld) checkWatermark() {
+	x.t.Helper()
+	feed, _ := x.c.View().Changefeed("feed")
+	x.down.holds(feed.Watermark)
+	ddl, sync := x.up.events(x.every)
+	x.down.mu.Lock()
+	defer x.down.mu.Unlock()
+	for _, at := range append(ddl, sync...) {
+		if !feed.Watermark.Less(at) {
+			require.Equal(x.t, 1, x.down.records[at], "the watermark is at %v, event %v", feed.Watermark, at)
+		}
+	}
+	require.Empty(x.t, x.down.violations)
 }
 
 func (x *eventWorld) someDispatcher() fsm.Dispatcher {

@@ -133,9 +133,15 @@ func (u *upstream) events(every uint64) (ddl, sync []fsm.Position) {
 
 // before is what a replica holds that has everything before a position, and nothing else.
 func (u *upstream) before(at fsm.Position) contents {
-	c := contents{}
+	c, _ := u.replay(at)
+	return c
+}
+
+// replay returns what there is before a position, and the layout of each table.
+func (u *upstream) replay(at fsm.Position) (contents, map[string]uint64) {
+	c, layouts := contents{}, map[string]uint64{}
 	for _, name := range u.began {
-		c[name] = map[string]uint64{}
+		c[name], layouts[name] = map[string]uint64{}, 0
 	}
 	for i := range u.log {
 		tx := &u.log[i]
@@ -144,12 +150,28 @@ func (u *upstream) before(at fsm.Position) contents {
 		}
 		if tx.Event != nil {
 			c.apply(&tx.Event.Change)
+			lay(layouts, &tx.Event.Change, tx.Position.TS)
 		}
 		for _, row := range tx.Changes {
 			c[row.Table.Name][row.Key] = tx.Position.TS
 		}
 	}
-	return c
+	return c, layouts
+}
+
+// lay changes layouts as a schema change at a ts does.
+func lay(layouts map[string]uint64, change *schema.Change, ts uint64) {
+	for _, t := range change.Tables {
+		switch change.Kind {
+		case schema.KindDrop:
+			delete(layouts, t.Name)
+		case schema.KindRename:
+			delete(layouts, t.Name)
+			layouts[change.To.Name] = ts
+		case schema.KindCreate, schema.KindTruncate, schema.KindAlter, schema.KindNothing, schema.KindUnsupported:
+			layouts[t.Name] = ts
+		}
+	}
 }
 
 func (c contents) apply(change *schema.Change) {
