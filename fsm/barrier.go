@@ -39,7 +39,8 @@ func (s *State) said(n Node, r *BarrierReport, p Pair, x entryContext) Reason {
 		return ReportStale
 	}
 	feed, _ := s.ChangefeedByID(r.Key.Changefeed)
-	if s.feedOf(row) != uint64(feed.ID) || feed.Run != r.Key.Run {
+	t, _ := s.Table(row.Table)
+	if t.Changefeed != feed.ID || feed.Run != r.Key.Run {
 		return BarrierForget
 	}
 	if !r.Key.Valid() || !feed.hasKey(r.Key.At) {
@@ -49,7 +50,7 @@ func (s *State) said(n Node, r *BarrierReport, p Pair, x entryContext) Reason {
 	case SaidWaiting:
 		return s.saidWaiting(feed, row, r, x)
 	case SaidPassed:
-		return s.saidPassed(row, r.Key)
+		return s.saidPassed(row, t, r.Key)
 	case SaidWritten, SaidNotBegun, SaidUnknown:
 		return s.saidByHolder(row, r, x)
 	default:
@@ -71,9 +72,13 @@ func (s *State) saidByAll(n Node, r *BarrierReport, x entryContext) Reason {
 	for _, id := range r.Except {
 		except[id] = true
 	}
+	spec := r.Spec
+	if b, known := s.event(r.Key); known {
+		spec = b.Spec
+	}
 	answer := ReportInert
 	for _, row := range s.dispatchersOfOn(feed.ID, n.Incarnation) {
-		if except[row.ID] {
+		if t, _ := s.Table(row.Table); except[row.ID] || !spec.concerns(t) {
 			continue
 		}
 		got := s.said(n, r, Pair{row.ID, row.Epoch}, x)
@@ -95,9 +100,12 @@ func (s *State) dispatchersOfOn(feed ChangefeedID, inc Incarnation) []Dispatcher
 	return rows
 }
 
-// hasKey says whether the changefeed can have an event there: sync points stand at the multiples of its distance.
+// hasKey says whether the changefeed can have an event there.
 func (f *Changefeed) hasKey(at Position) bool {
-	return at.Stage == StageDDL || (f.SyncPointEvery != 0 && at.TS != 0 && at.TS%f.SyncPointEvery == 0)
+	if at.Stage == StageDDL {
+		return true
+	}
+	return f.SyncPointEvery != 0 && at.TS != 0 && at.TS%f.SyncPointEvery == 0 && f.SyncPointAfter.Less(at)
 }
 
 // saidWaiting: everything of the span before the key is downstream, and the dispatcher stands.
@@ -149,7 +157,7 @@ func (s *State) mayWait(feed Changefeed, row Dispatcher, r *BarrierReport, b Bar
 		return Malformed
 	case !r.Spec.concerns(t):
 		return Malformed
-	case s.earlierOpen(feed, row, t, r.Key):
+	case s.earlierOpen(feed, row, t, r.Key) || feed.skips(row, r.Key):
 		return EarlierEventOpen
 	case t.Trigger && (!open || !b.TriggerSaid) && !s.followsChain(feed, row, r):
 		return EarlierEventOpen
@@ -171,41 +179,57 @@ func (s *State) earlierOpen(feed Changefeed, row Dispatcher, t Table, key Barrie
 	return false
 }
 
+// skips says whether a sync point lies between where the dispatcher stands and the key: nobody skips one by itself.
+func (f *Changefeed) skips(row Dispatcher, key BarrierKey) bool {
+	next, ok := f.nextSyncPoint(row.Position)
+	return ok && next.Less(key.At)
+}
+
 // followsChain: the trigger reports its events in order, and each report names the one before. It may stand between the
 // newest known event and the trigger's own stored position, which only counted reports and starts raise: a report that
-// was lost leaves a name above it. Sync points that lie in between have been left out as well.
+// was lost leaves a name above it.
 func (s *State) followsChain(feed Changefeed, row Dispatcher, r *BarrierReport) bool {
-	if r.Earlier.Less(feed.Chain) || row.Position.Less(r.Earlier) || !feed.Chain.Less(r.Key.At) {
-		return false
-	}
-	next, any := feed.nextSyncPoint(r.Earlier)
-	return !any || !next.Less(r.Key.At)
+	return !r.Earlier.Less(feed.Chain) && !row.Position.Less(r.Earlier) && feed.Chain.Less(r.Key.At)
 }
 
 // nextSyncPoint is the key of the first sync point after a position.
 func (f *Changefeed) nextSyncPoint(after Position) (Position, bool) {
-	every := f.SyncPointEvery
+	return NextSyncPoint(f.SyncPointEvery, after.Max(f.SyncPointAfter))
+}
+
+// NextSyncPoint is the key of the first sync point after a position: they stand at the multiples of every, but not at 0.
+// ok is false if there is none.
+func NextSyncPoint(every uint64, after Position) (at Position, ok bool) {
 	if every == 0 {
 		return Position{}, false
 	}
-	at := Position{TS: after.TS / every * every, Stage: StageSyncPoint}
+	at = Position{TS: after.TS / every * every, Stage: StageSyncPoint}
 	if !after.Less(at) || at.TS == 0 {
 		at.TS += every
 	}
-	return at, at.TS >= after.TS // else there is none below the end of numbers
+	return at, at.TS >= after.TS // else it would lie beyond the end of numbers
+}
+
+// event returns an event, open or remembered.
+func (s *State) event(key BarrierKey) (Barrier, bool) {
+	if b, open := s.Barrier(key); open {
+		return b, true
+	}
+	return s.BarrierRecord(key)
 }
 
 // saidPassed counts once the event has been written; also of a placement that is stopping.
-func (s *State) saidPassed(row Dispatcher, key BarrierKey) Reason {
-	if !row.Position.Less(key.At) {
+func (s *State) saidPassed(row Dispatcher, t Table, key BarrierKey) Reason {
+	b, known := s.event(key)
+	switch {
+	case !row.Position.Less(key.At):
 		return ReportInert
-	}
-	b, open := s.Barrier(key)
-	if open && b.Status != BarrierPassing {
-		return BarrierUnwritten
-	}
-	if _, over := s.records.get(Barrier{Key: key}); !open && !over {
+	case !known:
 		return BarrierForget
+	case b.Status != BarrierPassing && b.Status != BarrierEnded:
+		return BarrierUnwritten
+	case !b.Spec.concerns(t):
+		return Malformed
 	}
 	row.Position, row.Waits = key.At, false
 	s.setDispatcher(row)

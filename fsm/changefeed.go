@@ -17,7 +17,7 @@ func (m *CreateChangefeed) apply(s *State, x entryContext) Verdict {
 	feed := Changefeed{
 		ID: s.meta.LastChangefeed, Name: m.Name, Status: ChangefeedRunning, Source: m.Source, Sink: m.Sink,
 		SinkFenced: m.SinkFenced, SinkMaxWriteMS: m.SinkMaxWriteMS, Start: m.Start, Run: 1, CreatedAt: x.index,
-		SyncPointEvery: m.SyncPointEvery, Watermark: m.Start, WatermarkAt: x.index, StatusAt: x.index, StatusBy: x.by,
+		SyncPointEvery: m.SyncPointEvery, SyncPointAfter: m.Start, Watermark: m.Start, WatermarkAt: x.index, StatusAt: x.index, StatusBy: x.by,
 	}
 	s.setChangefeed(feed)
 	for i := range m.Tables {
@@ -207,6 +207,7 @@ func (s *State) newRun(feed Changefeed, from Position, x entryContext) Changefee
 	}
 	feed.Run++
 	feed.Watermark, feed.WatermarkAt, feed.Chain, feed.Granted = from, x.index, Position{}, Position{}
+	feed.SyncPointAfter = from
 	return feed
 }
 
@@ -253,6 +254,10 @@ func (s *State) endSyncPoints(feed Changefeed, x entryContext) Changefeed {
 	}
 	if row, _ := s.Dispatcher(feed.Trigger); row.Position.Less(feed.Chain) {
 		feed.Chain = row.Position
+	}
+	feed.SyncPointAfter = feed.Watermark
+	for _, row := range s.dispatchersOfFeed(feed.ID) {
+		feed.SyncPointAfter = feed.SyncPointAfter.Max(row.Position)
 	}
 	return feed
 }

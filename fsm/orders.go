@@ -32,6 +32,8 @@ type Work struct {
 	Trigger bool
 	// SyncPointEvery is the distance of sync points in units of ts; zero for none.
 	SyncPointEvery uint64
+	// SyncPointAfter: sync points stand above it.
+	SyncPointAfter Position
 	Source, Sink   string
 	SinkFenced     bool
 	SinkMaxWriteMS uint32
@@ -63,7 +65,7 @@ func (d *data) order(row Dispatcher) Order {
 	feed, _ := d.ChangefeedByID(table.Changefeed)
 	o.Kind = OrderStart
 	o.Work = Work{
-		Changefeed: feed.Name, ChangefeedID: feed.ID, Trigger: table.Trigger, SyncPointEvery: feed.SyncPointEvery, Run: feed.Run, Source: feed.Source, Sink: feed.Sink, SinkFenced: feed.SinkFenced,
+		Changefeed: feed.Name, ChangefeedID: feed.ID, Trigger: table.Trigger, SyncPointEvery: feed.SyncPointEvery, SyncPointAfter: feed.SyncPointAfter, Run: feed.Run, Source: feed.Source, Sink: feed.Sink, SinkFenced: feed.SinkFenced,
 		SinkMaxWriteMS: feed.SinkMaxWriteMS, Schema: table.Schema, Table: table.Name, TableID: table.ID,
 		Span: row.Span, Start: row.Position,
 	}

@@ -110,6 +110,9 @@ type Changefeed struct {
 	CreatedAt uint64 // log index
 	// SyncPointEvery is the distance of sync points in units of ts; zero for none.
 	SyncPointEvery uint64
+	// SyncPointAfter: sync points stand above it. It is the start, and after a change of the distance the furthest that any
+	// dispatcher had come, since nobody would have stood at a point below.
+	SyncPointAfter Position
 	// Trigger is the dispatcher that reads the source's events; it has no rows and leaves last.
 	Trigger DispatcherID
 	// Watermark: everything of the changefeed up to it is downstream. Within a run it never goes back.
@@ -136,6 +139,7 @@ func (f *Changefeed) code(c *wire.Coder) {
 	c.Uint64(&f.Run)
 	c.Uint64(&f.CreatedAt)
 	c.Uint64(&f.SyncPointEvery)
+	f.SyncPointAfter.code(c)
 	wire.Uint(c, &f.Trigger)
 	f.Watermark.code(c)
 	c.Uint64(&f.WatermarkAt)
