@@ -30,9 +30,9 @@ func (s *State) startSplit(row Dispatcher, a admission, x entryContext) Verdict 
 
 // roomFor checks the limits on dispatchers and on running operators.
 func (s *State) roomFor(more int) Verdict {
-	have, p := uint64(s.DispatcherCount()), s.meta.Policy
-	if have+uint64(max(more, 0)) > p.MaxDispatchers {
-		return refused(LimitReached, Facts{Limit: "dispatchers", Have: have, Want: p.MaxDispatchers})
+	need, p := uint64(s.DispatcherCount()+more), s.meta.Policy
+	if need > p.MaxDispatchers {
+		return refused(LimitReached, Facts{Limit: "dispatchers", Have: need, Want: p.MaxDispatchers})
 	}
 	if s.operators.len() >= int(p.MaxOperators) {
 		return refused(LimitReached, Facts{Limit: "running operators", Have: uint64(s.operators.len()), Want: uint64(p.MaxOperators)})
