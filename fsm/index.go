@@ -72,18 +72,17 @@ func (s *State) dropTable(t Table) {
 func (s *State) setDispatcher(row Dispatcher) {
 	old, had := s.dispatchers.put(&s.hash, row)
 	if had {
-		s.unindexPlacement(old)
 		s.count(old, -1)
 	} else {
 		s.spans.add(row)
 	}
-	s.indexPlacement(row)
+	s.moveInIndexes(old, row, s.feedOf(row))
 	s.count(row, 1)
 }
 
 func (s *State) dropDispatcher(row Dispatcher) {
 	old, _ := s.dispatchers.drop(&s.hash, row.ID)
-	s.unindexPlacement(old)
+	s.moveInIndexes(old, Dispatcher{}, s.feedOf(old))
 	s.count(old, -1)
 	s.spans.del(old)
 	s.removals.del(s.heldRange(old))
@@ -94,42 +93,64 @@ func (d *data) heldRange(row Dispatcher) heldRange {
 	return heldRange{target: d.targetOf(t), span: row.Span, id: row.ID}
 }
 
-func (d *data) indexPlacement(row Dispatcher) {
-	id, inc, feed := uint64(row.ID), uint64(row.Incarnation), d.feedOf(row)
-	if !row.HasRun {
-		d.quiet.add(quietKey{feed, row.Position, row.ID})
+// moveInIndexes makes the indexes of placements follow from row, where they followed from old; the zero Dispatcher
+// stands in none. Most changes of a dispatcher leave most indexes as they are.
+func (d *data) moveInIndexes(old, row Dispatcher, feed uint64) {
+	d.placed.move(old.placedAt(), row.placedAt())
+	d.pending.move(old.pendingAt(), row.pendingAt())
+	d.waiting.move(old.waitingAt(), row.waitingAt())
+	d.absent.move(old.absentIn(feed), row.absentIn(feed))
+	d.quiet.move(old.quietIn(feed), row.quietIn(feed))
+	if was, is := old.share(), row.share(); was != is {
+		d.carry(was, feed, -1)
+		d.carry(is, feed, 1)
 	}
-	if row.Phase == Absent {
-		d.absent.add(feed, id)
-		return
-	}
-	d.placed.add(inc, id)
-	if row.Phase != Running {
-		d.pending.add(inc, id)
-	}
-	if row.Waits {
-		d.waiting.add(inc, id)
-	}
-	d.carry(row, feed, 1)
 }
 
-func (d *data) unindexPlacement(row Dispatcher) {
-	id, inc, feed := uint64(row.ID), uint64(row.Incarnation), d.feedOf(row)
-	if !row.HasRun {
-		d.quiet.del(quietKey{feed, row.Position, row.ID})
+// The functions below say where a dispatcher stands in an index; the zero value means that it does not.
+
+func (d *Dispatcher) placedAt() pair { return d.onNode(d.Phase != Absent) }
+
+func (d *Dispatcher) pendingAt() pair { return d.onNode(d.Phase == Starting || d.Phase == Stopping) }
+
+func (d *Dispatcher) waitingAt() pair { return d.onNode(d.Phase != Absent && d.Waits) }
+
+func (d *Dispatcher) onNode(stands bool) pair {
+	if !stands || d.ID == 0 {
+		return pair{}
 	}
-	if row.Phase == Absent {
-		d.absent.del(feed, id)
-		return
+	return pair{uint64(d.Incarnation), uint64(d.ID)}
+}
+
+func (d *Dispatcher) absentIn(feed uint64) pair {
+	if d.Phase != Absent {
+		return pair{}
 	}
-	d.placed.del(inc, id)
-	if row.Phase != Running {
-		d.pending.del(inc, id)
+	return pair{feed, uint64(d.ID)}
+}
+
+func (d *Dispatcher) quietIn(feed uint64) quietKey {
+	if d.HasRun || d.ID == 0 {
+		return quietKey{}
 	}
-	if row.Waits {
-		d.waiting.del(inc, id)
+	return quietKey{feed, d.Position, d.ID}
+}
+
+// share is what a placement adds to its incarnation's load.
+type share struct {
+	inc    Incarnation
+	hasRun bool
+	hash   uint64
+}
+
+func (d *Dispatcher) share() share {
+	if d.Phase == Absent || d.ID == 0 {
+		return share{}
 	}
-	d.carry(row, feed, -1)
+	if !d.HasRun {
+		return share{inc: d.Incarnation}
+	}
+	return share{d.Incarnation, true, PairHash(d.ID, d.Epoch)}
 }
 
 func (d *data) feedOf(row Dispatcher) uint64 {
@@ -137,24 +158,27 @@ func (d *data) feedOf(row Dispatcher) uint64 {
 	return uint64(t.Changefeed)
 }
 
-// carry adds a placement to its incarnation's load, or takes it off.
-func (d *data) carry(row Dispatcher, feed uint64, sign int32) {
-	l := d.Load(row.Incarnation)
+// carry adds a placement's share to its incarnation's load, or takes it off.
+func (d *data) carry(x share, feed uint64, sign int32) {
+	if x == (share{}) {
+		return
+	}
+	l := d.Load(x.inc)
 	l.Placements += uint32(sign)
-	if row.HasRun {
-		share := uint64(int64(sign)) * PairHash(row.ID, row.Epoch)
+	if x.hasRun {
+		hash := uint64(int64(sign)) * x.hash
 		l.Set += uint32(sign)
-		l.SetHash += share
-		c := d.crews.get(ChangefeedID(feed), row.Incarnation)
+		l.SetHash += hash
+		c := d.crews.get(ChangefeedID(feed), x.inc)
 		c.set += uint32(sign)
-		c.hash += share
+		c.hash += hash
 		d.crews.set(c)
 	}
 	if l == (Load{}) {
-		d.loads.del(row.Incarnation)
+		d.loads.del(x.inc)
 		return
 	}
-	d.loads.set(row.Incarnation, l)
+	d.loads.set(x.inc, l)
 }
 
 // count adds a dispatcher to the tallies of the open barriers that concern it, or takes it off, and notes that those may

@@ -199,7 +199,7 @@ func (d *data) checkIndexes() error {
 	}
 	for row := range d.Dispatchers() {
 		fresh.spans.add(row)
-		fresh.indexPlacement(row)
+		fresh.moveInIndexes(Dispatcher{}, row, d.feedOf(row))
 	}
 	for op := range d.operators.all() {
 		fresh.indexRunning(op)

@@ -157,6 +157,19 @@ func (p *pairs) all() iter.Seq[pair] {
 	return func(yield func(pair) bool) { p.tree.All()(func(x pair, _ struct{}) bool { return yield(x) }) }
 }
 
+// move takes out one pair and puts in another, if they differ; the zero pair stands for none.
+func (p *pairs) move(from, to pair) {
+	if from == to {
+		return
+	}
+	if from != (pair{}) {
+		p.tree.Delete(from)
+	}
+	if to != (pair{}) {
+		p.tree.Set(to, struct{}{})
+	}
+}
+
 // least returns the lowest pair.
 func (p *pairs) least() (x pair, ok bool) {
 	x, _, ok = p.tree.Min()
@@ -326,10 +339,21 @@ func compareQuiet(x, y quietKey) int {
 	return cmp.Or(cmp.Compare(x.feed, y.feed), x.at.Compare(y.at), cmp.Compare(x.id, y.id))
 }
 
-func newQuiet() quiet           { return quiet{tree: tree.New[quietKey, struct{}](compareQuiet)} }
-func (q *quiet) add(k quietKey) { q.tree.Set(k, struct{}{}) }
-func (q *quiet) del(k quietKey) { q.tree.Delete(k) }
-func (q *quiet) clone() quiet   { return quiet{tree: q.tree.Clone()} }
+func newQuiet() quiet         { return quiet{tree: tree.New[quietKey, struct{}](compareQuiet)} }
+func (q *quiet) clone() quiet { return quiet{tree: q.tree.Clone()} }
+
+// move takes out one key and puts in another, if they differ; the zero key stands for none.
+func (q *quiet) move(from, to quietKey) {
+	if from == to {
+		return
+	}
+	if from != (quietKey{}) {
+		q.tree.Delete(from)
+	}
+	if to != (quietKey{}) {
+		q.tree.Set(to, struct{}{})
+	}
+}
 
 // first returns the dispatcher of the changefeed with the lowest stored position.
 func (q *quiet) first(feed ChangefeedID) (k quietKey, ok bool) {
