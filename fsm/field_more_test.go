@@ -1,6 +1,7 @@
 package fsm_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -266,8 +267,12 @@ func TestField_B69_AViewNeverChanges(t *testing.T) {
 				}
 			}
 			for i, v := range kept {
-				if !slices.Equal(was[i], rowsOf(v)) || v.CheckInvariants() != nil {
-					differ <- fmt.Sprintf("the view of entry %d has changed", v.Meta().Index)
+				err := v.CheckInvariants()
+				if !slices.Equal(was[i], rowsOf(v)) {
+					err = errors.New("it has changed")
+				}
+				if err != nil {
+					differ <- fmt.Sprintf("the view of entry %d: %s", v.Meta().Index, err)
 					return
 				}
 			}

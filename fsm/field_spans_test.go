@@ -121,6 +121,13 @@ func TestField_B06_ALostNodeDoesNotWaitForAMerge(t *testing.T) {
 			require.Equal(t, fsm.WholeTable(), c.row(merged).Span)
 			c.runs(merged, "n3")
 			require.Len(t, c.spansOf("a"), 1)
+
+			// What a lost node has left absent can be merged before it is placed again: nothing has to stop.
+			op = c.split(merged, []fsm.Span{{End: "000001"}, {Start: "000001"}}).Facts.Operator
+			c.expire("n3")
+			both := c.made(op)
+			op = c.merge(both...).Facts.Operator
+			require.Equal(t, fsm.Absent, c.row(c.made(op)[0]).Phase)
 		})
 	}
 }
