@@ -130,6 +130,10 @@ func (b *Builder) addDispatcher(c *wire.Coder) error {
 	if _, twice := b.s.dispatchers.get(row.ID); twice {
 		return fmt.Errorf("%w: dispatcher %d stands twice", ErrRows, row.ID)
 	}
+	// Neighbours come one after the other: one string for the bound that they have in common.
+	if last, ok := b.s.dispatchers.get(row.ID - 1); ok && last.Span.End == row.Span.Start {
+		row.Span.Start = last.Span.End
+	}
 	b.s.setDispatcher(row)
 	return nil
 }
