@@ -31,12 +31,14 @@ func ParseMessage(content string) Message {
 	return m
 }
 
-// Text is the event in words.
+// Text is the event in words, never empty.
 func (m Message) Text() string {
-	if text := strings.TrimSpace(m.SQL); text != "" {
-		return text
+	for _, text := range []string{m.SQL, m.Tag + " " + m.Object} {
+		if text = strings.TrimSpace(text); text != "" {
+			return text
+		}
 	}
-	return strings.TrimSpace(m.Tag + " " + m.Object)
+	return "(a message without a statement)"
 }
 
 // Change is what the message means. It never fails: what cannot be read is unsupported.

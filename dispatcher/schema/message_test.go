@@ -71,6 +71,7 @@ func TestContentThatIsNoObjectIsTheStatement(t *testing.T) {
 		require.Equal(t, Message{SQL: content}, ParseMessage(content))
 	}
 	require.Equal(t, "DROP TABLE public.x", Message{Tag: "DROP TABLE", Object: "public.x"}.Text())
+	require.Equal(t, "(a message without a statement)", Message{SQL: " \n"}.Text(), "a refusal must name something")
 	require.Equal(t, "drop table x", Message{Tag: "DROP TABLE", Object: "public.x", SQL: "drop table x\n"}.Text())
 }
 
@@ -185,6 +186,7 @@ func FuzzMessage(f *testing.F) {
 		if c.Kind == KindAlter {
 			require.NotEmpty(t, c.Actions)
 		}
+		require.NotEmpty(t, m.Text())
 		if c.Kind != KindNothing {
 			spec := c.Spec(m.Text())
 			require.LessOrEqual(t, len(spec.Statement), maxStatement)

@@ -152,7 +152,7 @@ func TestBadURIs(t *testing.T) {
 func FuzzDecodeLine(f *testing.F) {
 	for _, s := range []string{
 		begin(1), commit(1), insert(1, 1, "a"), update(1, 1, 2, "b"), remove(1, 1), ddl(1, "public.t", "drop table t"),
-		`{"action":"T","xid":1,"schema":"public","table":"t"}`, "{", "", "[]", `{"action":"I","columns":[{"name":"a","type":"bytea","value":"\\x0"}]}`,
+		`{"action":"T","xid":1,"schema":"public","table":"t"}`, `{"action":"M","prefix":"ddl"}`, "{", "", "[]", `{"action":"I","columns":[{"name":"a","type":"bytea","value":"\\x0"}]}`,
 		`{"action":"U","pk":[{"name":"a"}],"identity":[{"name":"a","type":"numeric","value":1e999999999}]}`,
 	} {
 		f.Add([]byte(s))
