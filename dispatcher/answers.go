@@ -264,13 +264,13 @@ func (r *roll) over(w *word, st *stand, state StandState) {
 // again has a word repeated that was not taken, the sooner the likelier it is to be taken then. A placement that is not
 // current has a stop on its way.
 func (r *roll) again(w *word, st *stand, answer fsm.Reason, now, repeat time.Duration) {
-	switch answer {
-	case fsm.BarrierRetry:
+	switch {
+	case answer == fsm.BarrierRetry:
 		r.later(w, now+retrySoon)
-	case fsm.SpecMismatch, fsm.Malformed:
+	case answer == fsm.SpecMismatch || answer == fsm.Malformed:
 		st.trouble = answer
 		r.later(w, now+slowly*repeat)
-	case fsm.ReportStale:
+	case answer == fsm.ReportStale:
 		r.later(w, now+slowly*repeat)
 	default:
 		r.later(w, now+repeat)
@@ -293,16 +293,16 @@ func (r *roll) answerHolder(w *word, answer fsm.Reason, now, repeat time.Duratio
 		}
 		return
 	}
-	switch answer {
-	case fsm.ReportCounted:
+	switch {
+	case answer == fsm.ReportCounted:
 		r.over(w, st, StandPast)
 		r.unsay(wordKey{w.pair, w.key, false})
-	case fsm.BarrierForget:
+	case answer == fsm.BarrierForget:
 		r.over(w, st, StandForgotten)
-	case fsm.ReportInert: // written by the state's account, perhaps by this very word
+	case answer == fsm.ReportInert: // written by the state's account, perhaps by this very word
 		r.over(w, st, StandWaiting)
 		r.pass(st, w.key, now)
-	case fsm.StalePermission: // what it wrote has left its record; the next holder finds it
+	case answer == fsm.StalePermission: // what it wrote has left its record; the next holder finds it
 		r.over(w, st, StandWaiting)
 		r.say(st.pair, st.key, fsm.SaidWaiting, 0, now+gatherFor)
 	default:

@@ -21,26 +21,29 @@ func (w *worker) work(hard, soft context.Context) *ending {
 	w.phase(PhaseRunning)
 	w.life.began(w)
 	for {
-		from := w.feed
-		end, last := w.gather(soft)
-		if end != nil {
+		if end := w.step(hard, soft); end != nil {
 			return end
 		}
-		if len(w.pending) > 0 {
-			if end := w.write(hard, soft); end != nil {
-				return end
-			}
-		}
-		if w.event != nil && w.feed == from {
-			if end := w.stand(hard, soft); end != nil {
-				return end
-			}
-		}
-		if last != nil && w.feed == from { // else the source is being read again
-			if end := w.sourceEnded(soft, last); end != nil {
-				return end
-			}
-		}
+	}
+}
+
+// step moves one batch, and stands at the event that ends it.
+func (w *worker) step(hard, soft context.Context) *ending {
+	from := w.feed
+	end, last := w.gather(soft)
+	if end == nil && len(w.pending) > 0 {
+		end = w.write(hard, soft)
+	}
+	if end != nil || w.feed != from { // else the source is being read again
+		return end
+	}
+	switch {
+	case w.event != nil:
+		return w.stand(hard, soft)
+	case last != nil:
+		return w.sourceEnded(soft, last)
+	default:
+		return nil
 	}
 }
 

@@ -129,20 +129,8 @@ func (w *worker) writeEvent(hard, soft context.Context, st *stand, p permission)
 func (w *worker) tryEvent(hard, soft context.Context, p permission) (fsm.BarrierSaid, *ending) {
 	said := fsm.SaidNotBegun
 	for {
-		if soft.Err() != nil {
-			return said, stopped()
-		}
-		if w.opening == 0 || w.opening != w.life.gate.State().Opening {
-			if end := w.claim(hard, soft); end != nil {
-				return said, end
-			}
-			if w.event == nil {
-				return said, nil
-			}
-			continue
-		}
-		if err := w.awaitEffect(soft); err != nil {
-			return said, stopped()
+		if end := w.ready(hard, soft); end != nil || w.event == nil {
+			return said, end
 		}
 		ddl, recorded := w.ddl(p), false
 		c := w.call(hard, SinkCall{Kind: CallEvent, Event: w.event.key, Permission: p.number}, func(ctx context.Context, a *attempt) error {
@@ -165,6 +153,26 @@ func (w *worker) tryEvent(hard, soft context.Context, p permission) (fsm.Barrier
 			return said, end
 		}
 	}
+}
+
+// ready brings the dispatcher to where it may make a call about its event: under a claim of the present opening of the
+// gate. The event is gone when the source has to be read again.
+func (w *worker) ready(hard, soft context.Context) *ending {
+	for soft.Err() == nil && w.event != nil {
+		if w.opening != 0 && w.opening == w.life.gate.State().Opening {
+			if w.awaitEffect(soft) == nil {
+				return nil
+			}
+			break
+		}
+		if end := w.claim(hard, soft); end != nil {
+			return end
+		}
+	}
+	if soft.Err() != nil {
+		return stopped()
+	}
+	return nil
 }
 
 // ddl is what the sink has to do. An event that is about nothing that the changefeed replicates leaves its record alone.

@@ -103,9 +103,9 @@ func rowsOf(effects []effect) (n int) {
 }
 
 // holder runs a trigger up to an event and gives it the permission 1.
-func holder(t *testing.T, w *world, tune func(*Config)) *rig {
+func holder(t *testing.T, w *world) *rig {
 	t.Helper()
-	r := newRig(t, w, tune)
+	r := newRig(t, w, nil)
 	r.leader.reply = always(fsm.ReportCounted)
 	r.leader.order(triggerOrder(2, 51))
 	pass(time.Second)
@@ -118,7 +118,7 @@ func holder(t *testing.T, w *world, tune func(*Config)) *rig {
 func TestTheHolderWritesOnceAndGoesOnAfterTheAcknowledgement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(tx(10, 2), alter(30), tx(40, 3))
-		r := holder(t, w, nil)
+		r := holder(t, w)
 		pass(time.Second)
 		require.Len(t, w.events(), 1)
 		e := w.events()[0].event
@@ -234,7 +234,7 @@ func TestReview_R13_AWriterThatIsStoppedWhileItWritesSaysWrittenFirst(t *testing
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(alter(30), tx(40, 3))
 		w.hook(stageEvent, hang(500*time.Millisecond))
-		r := holder(t, w, nil)
+		r := holder(t, w)
 		var order []string
 		r.leader.set(func() {
 			r.leader.reply = func(rep *fsm.BarrierReport) []fsm.Reason {
@@ -305,7 +305,7 @@ func TestAStopDuringAWriteOfUnknownOutcomeSaysSo(t *testing.T) {
 			<-ctx.Done() // the sink does not come back
 			return context.Cause(ctx)
 		})
-		r := holder(t, w, nil)
+		r := holder(t, w)
 		pass(time.Second)
 		require.Empty(t, r.leader.heard(), "it is not known, and will be when the sink is back")
 		r.leader.order(stopOrder(2, 51))
@@ -321,7 +321,7 @@ func TestAStopDuringAWriteOfUnknownOutcomeSaysSo(t *testing.T) {
 func TestTheLastWordIsWaitedForInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(alter(30))
-		r := holder(t, w, nil)
+		r := holder(t, w)
 		r.leader.set(func() { r.leader.reply = nil })
 		pass(time.Second)
 		r.leader.order(stopOrder(2, 51))
@@ -344,7 +344,7 @@ func TestAWriteThatTheGateCutsShortIsRepeatedAfterAClaim(t *testing.T) {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
-		r := holder(t, w, nil)
+		r := holder(t, w)
 		pass(100 * time.Millisecond)
 		r.leader.set(func() { r.leader.acks = false })
 		pass(4 * time.Second)
@@ -353,7 +353,7 @@ func TestAWriteThatTheGateCutsShortIsRepeatedAfterAClaim(t *testing.T) {
 		claims := len(w.claims())
 		r.leader.set(func() { r.leader.acks = true })
 		pass(time.Second)
-		require.Equal(t, claims+1, len(w.claims()))
+		require.Len(t, w.claims(), claims+1)
 		require.Len(t, w.events(), 2)
 		require.True(t, w.events()[1].done, "the record tells how the first call went")
 		require.Equal(t, []string{"written"}, steps(r.leader.heard()))
@@ -519,7 +519,7 @@ func TestOrdersThatDoNotFitDoNothing(t *testing.T) {
 func TestARestartBetweenWrittenAndItsAcknowledgementMeetsTheEventAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(tx(10, 1), alter(30), tx(40, 3), tx(50, 1))
-		r := holder(t, w, nil)
+		r := holder(t, w)
 		pass(time.Second)
 		require.Len(t, w.events(), 1)
 		r.leader.fence() // by the state's account nothing was written
@@ -575,7 +575,7 @@ func TestAStopErrorIsFatalAndOthersAreNot(t *testing.T) {
 		w.hook(stageEvent, func(context.Context, func() error) error {
 			return &StopError{Reason: ReasonDDLUnsupported, Text: "alter table t ... at 30/ddl cannot be expressed; drop the table from the changefeed"}
 		})
-		r := holder(t, w, nil)
+		r := holder(t, w)
 		pass(time.Second)
 		require.Equal(t, []string{"not begun"}, steps(r.leader.heard()))
 		reports := r.leader.reported(2, 51)
