@@ -90,7 +90,7 @@ func nodeMutants() []mutant {
 			file:   file,
 			old:    "Draining: old.Draining, DrainSince",
 			new:    "Draining: old.Draining && !old.ended(), DrainSince",
-			tells:  []catcher{test("TestField_B56")},
+			tells:  []catcher{test("TestField_B56"), test("TestReview_R39")},
 		},
 		{
 			id: "drained-too-early", rules: []string{"B56", "drain"},
@@ -107,6 +107,22 @@ func nodeMutants() []mutant {
 			old:    "n, v := s.current(m.Node, m.Incarnation)",
 			new:    "old, _ := s.Node(m.Node)\n\tn, v := s.current(m.Node, max(m.Incarnation, old.Incarnation))",
 			tells:  []catcher{test("TestField_B56")},
+		},
+		{
+			id: "nothing-is-stuck", rules: []string{"R44", "deadlines"},
+			breaks: "an operator that passes its deadline is not marked",
+			file:   "fsm/deadline.go",
+			old:    "if !ok || next.a > s.meta.TimeMS {",
+			new:    "if !ok || next.a >= 0 {",
+			tells:  []catcher{script("deadlines"), test("TestReview_R44")},
+		},
+		{
+			id: "no-barrier-is-stuck", rules: []string{"R44", "deadlines"},
+			breaks: "a barrier has no deadline",
+			file:   "fsm/deadline.go",
+			old:    "if b.StuckAt == 0 && b.DeadlineMS <= s.meta.TimeMS &&",
+			new:    "if b.StuckAt == 0 && b.DeadlineMS == 0 &&",
+			tells:  []catcher{script("deadlines"), test("TestReview_R44")},
 		},
 		{
 			id: "unbounded-tick", rules: []string{"B57", "time"},

@@ -26,7 +26,7 @@ func spanMutants() []mutant {
 			file:   file,
 			old:    "\tif b, holds := s.permissionOf(row); holds {\n\t\treturn refused(BarrierWriting, s.barrierFacts(b))\n\t}\n\tif v := s.roomFor",
 			new:    "\tif v := s.roomFor",
-			tells:  []catcher{test("TestField_B34")},
+			tells:  []catcher{test("TestField_B34"), test("TestReview_R13")},
 		},
 		{
 			id: "child-from-the-beginning", rules: []string{"invariant 14", "B03", "B28"},
@@ -42,7 +42,7 @@ func spanMutants() []mutant {
 			file:   file,
 			old:    "_ = s.startAdd(child, admission{kind: OpAdd, to: n}, x)",
 			new:    "s.place(child, n.Incarnation, 0, x)",
-			tells:  []catcher{invariant("running operators are those in slots"), test("TestField_B03")},
+			tells:  []catcher{invariant("running operators are those in slots"), test("TestField_B03"), test("TestReview_R28")},
 		},
 		{
 			id: "parent-stays", rules: []string{"B26", "invariant 5", "invariant 7"},
@@ -58,7 +58,7 @@ func spanMutants() []mutant {
 			file:   file,
 			old:    "if v := s.admit(row, ReqMerge, admission{}, x); !v.OK() {",
 			new:    "if v := s.admit(row, ReqMerge, admission{}, x); !v.OK() && row.ID == first.ID {",
-			tells:  []catcher{invariant("running operators are those in slots"), script("admission_add")},
+			tells:  []catcher{invariant("running operators are those in slots"), script("admission_add"), script("admission_split_and_merge"), script("admission_merge")},
 		},
 		{
 			id: "merge-over-a-gap", rules: []string{"invariant 5"},
@@ -66,7 +66,7 @@ func spanMutants() []mutant {
 			file:   file,
 			old:    "prev.Span.End == \"\" || prev.Span.End != row.Span.Start):",
 			new:    "prev.Span.End == \"\"):",
-			tells:  []catcher{invariant("spans of a table never overlap")},
+			tells:  []catcher{script("admission_merge"), invariant("spans of a table never overlap")},
 		},
 		{
 			id: "merge-of-the-holder", rules: []string{"R13", "B34", "invariant 11"},
@@ -74,7 +74,7 @@ func spanMutants() []mutant {
 			file:   file,
 			old:    "\t\tif b, holds := s.permissionOf(row); holds {\n\t\t\treturn refused(BarrierWriting, s.barrierFacts(b))\n\t\t}\n\t}\n\treturn s.roomFor(0)",
 			new:    "\t}\n\treturn s.roomFor(0)",
-			tells:  []catcher{test("TestField_B34")},
+			tells:  []catcher{test("TestField_B34"), test("TestReview_R13")},
 		},
 		{
 			id: "merge-before-all-have-stopped", rules: []string{"invariant 6", "B06"},
@@ -106,7 +106,7 @@ func spanMutants() []mutant {
 			file:   "fsm/operator.go",
 			old:    "case prev.Kind != OpMerge:",
 			new:    "case prev.ReplacedBy != 0:",
-			tells:  []catcher{invariant("running operators are those in slots")},
+			tells:  []catcher{invariant("running operators are those in slots"), test("TestReview_R26")},
 		},
 	}
 }
