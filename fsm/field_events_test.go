@@ -735,4 +735,22 @@ func TestField_B40_AParticipantLeavesWhileItWaits(t *testing.T) {
 	for _, d := range []fsm.DispatcherID{2, 3} {
 		require.Equal(t, fsm.ReportCounted, e.says(fsm.ReportStopped, d, 0))
 	}
+
+	// The whole changefeed is removed, its trigger last: what that still reports is written by nobody, and ends with it.
+	e.ok(&fsm.AddTables{Changefeed: "shop", Tables: []fsm.TableSpec{{Schema: "public", Name: "b"}}})
+	b := e.spansOf("b")[0].ID
+	e.runs(b, "n1")
+	feed := e.feed()
+	e.ok(&fsm.RemoveChangefeed{Name: "shop"})
+	never := e.ddl(50)
+	require.Equal(t, fsm.ReportCounted, e.waits(e.trigger, never, fsm.BarrierSpec{
+		Influence: fsm.InfluenceTables, Tables: []fsm.TableRef{{Schema: "public", Name: "c"}},
+		Add: []fsm.TableSpec{{Schema: "public", Name: "c"}}, Statement: "create table c",
+	}))
+	require.Equal(t, fsm.BarrierCollecting, e.status(never), "no permission while the changefeed goes")
+	require.Equal(t, fsm.ReportCounted, e.says(fsm.ReportStopped, b, 0))
+	require.Zero(t, e.status(never))
+	require.Equal(t, fsm.ReportCounted, e.says(fsm.ReportStopped, e.trigger, 0))
+	_, there := e.s.ChangefeedByID(feed.ID)
+	require.False(t, there)
 }
