@@ -84,6 +84,15 @@ coverage: ## statements of package fsm; every reason and every cell of the admis
 		$$3 != "100.0%" { print } \
 		END { printf "fsm: %s %% of statements, %s %% needed\n", total, least; exit total + 0 < least + 0 }'
 
+.PHONY: explore
+explore: ## every state of small worlds: the real state machine, and what nodes may do with its orders (10 million states, 20 minutes)
+	go run ./fsm/explore/cmd/explore $(ARGS)
+
+# The share of CI: 2 million states.
+.PHONY: explore-short
+explore-short:
+	go run ./fsm/explore/cmd/explore -short $(ARGS)
+
 .PHONY: lint
 lint: ## golangci-lint, buf lint and format, and that importing dispatcher links no SQL driver
 	$(TOOL) golangci-lint run --allow-parallel-runners $(PKGS)

@@ -78,7 +78,7 @@ func checkStep(before, after *shape, a action, e *edge, v fsm.Verdict) error {
 	case a.kind == doTickEnded && len(v.RefusedNames) != 1:
 		return broken("ended incarnations are never named by a tick", "the tick was answered %s", v.Reason)
 	}
-	return errors.Join(checkEnds(before, a, e), checkStarts(before, after, e), checkPositions(before, after, a, e))
+	return errors.Join(checkEnds(before, a, e), checkStarts(before, after, e), checkPositions(before, after, a, e), checkAdded(before, after, a))
 }
 
 // checkEnds: a placement ends by the word of its own node, or with its node.
@@ -161,4 +161,31 @@ func (a action) tells(d int, row *rowShape) bool {
 // raised says whether the position was raised to the watermark by a new placement: what is below is downstream.
 func raised(was, is *rowShape, after *shape) bool {
 	return is.Phase == fsm.Starting && is.Epoch != was.Epoch && is.Position == after.feeds[0].Watermark
+}
+
+// checkAdded: a table that an event adds starts at the event, so that it meets what follows at the same ts.
+func checkAdded(before, after *shape, a action) error {
+	if a.kind != doSay {
+		return nil
+	}
+	for i := range after.rows {
+		row := &after.rows[i]
+		if before.hasTable(row.Table) {
+			continue
+		}
+		if e := before.writing(); e == nil || row.Position != e.Key.At {
+			return broken("a table that an event adds starts at the event", "dispatcher %d starts at %s", row.ID, row.Position)
+		}
+	}
+	return nil
+}
+
+// writing is the barrier for which a permission is live.
+func (sh *shape) writing() *fsm.Barrier {
+	for i := range sh.open {
+		if sh.open[i].Status == fsm.BarrierInWriting {
+			return &sh.open[i]
+		}
+	}
+	return nil
 }

@@ -21,9 +21,9 @@ func (t *stepper) progress(s *state, a action) bool {
 		return fsm.BarrierDecision(a.b) != fsm.DecideSkip
 	case nodeFenced: // a fence takes effect
 		return s.at.shape.nodes[a.a].status == fsm.NodeStatusFenced
-	case nodeStops: // as ordered
+	case nodeStops: // as ordered, or because it cannot go on from an event of which it does not know whether it wrote it
 		r := &s.nodes[a.a].records[a.b]
-		return r.row >= 0 && s.at.shape.rows[r.row].Phase == fsm.Stopping
+		return r.row >= 0 && (s.at.shape.rows[r.row].Phase == fsm.Stopping || r.doing == unsure)
 	default:
 		return false
 	}

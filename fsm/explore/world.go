@@ -16,7 +16,9 @@ type World struct {
 	Name string
 	// Bounds says in words what the world is made of and where it ends.
 	Bounds string
-	Nodes  int
+	// Short: the world is part of the share that continuous integration explores.
+	Short bool
+	Nodes int
 	// Cells are the smallest pieces of key space: no two dispatchers may write one at once.
 	Cells []cell
 	// First are the tables that the changefeed is created with, Tables those that may be added, also again.

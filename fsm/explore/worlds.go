@@ -25,7 +25,8 @@ func whole(table string) cell { return cell{table: table} }
 
 func admissionWorld() *World {
 	return &World{
-		Name: "admission",
+		Short: true,
+		Name:  "admission",
 		Bounds: "one table, added and dropped again and again, at most 2 dispatchers; 2 nodes, lost at any time; every operator but " +
 			"split and merge, from every origin, cancellations, pauses",
 		Nodes: 2, Cells: halves(), First: []fsm.TableSpec{orders()}, Tables: []fsm.TableSpec{orders()}, MaxDispatchers: 3,
@@ -38,6 +39,7 @@ func admissionWorld() *World {
 
 func pauseWorld() *World {
 	return &World{
+		Short:  true,
 		Name:   "pause and resume",
 		Bounds: "2 dispatchers, 2 nodes, lost at any time; additions, moves, removals, cancellations, pauses at any time",
 		Nodes:  2, Cells: halves(), First: []fsm.TableSpec{orders("m")}, MaxDispatchers: 3,
@@ -48,7 +50,8 @@ func pauseWorld() *World {
 
 func dropWorld() *World {
 	return &World{
-		Name: "drop and add again",
+		Short: true,
+		Name:  "drop and add again",
 		Bounds: "one table, dropped and added again whole or in 2 spans while the old one still runs, at most 3 dispatchers; 2 nodes, " +
 			"lost at any time; removals of single dispatchers",
 		Nodes: 2, Cells: halves(), First: []fsm.TableSpec{orders()}, Tables: []fsm.TableSpec{orders(), orders("m")}, MaxDispatchers: 4,
@@ -69,7 +72,7 @@ func drainWorld() *World {
 
 func moveOneWorld() *World {
 	w := moveWorld()
-	w.Name = "move of one with losses"
+	w.Name, w.Short = "move of one with losses", true
 	w.Bounds = "one dispatcher, 3 nodes that are lost, fenced and come back at any time; up to 2 unacknowledged ends a node"
 	w.First, w.Remembered, w.Asks = []fsm.TableSpec{orders()}, 2, []kind{doAdd, doMove, doCancel, doRegister, doFence}
 	return w
@@ -97,7 +100,8 @@ func splitWorld() *World {
 
 func leaseWorld() *World {
 	return &World{
-		Name: "leases and registrations",
+		Short: true,
+		Name:  "leases and registrations",
 		Bounds: "one dispatcher, 2 nodes; ticks, lost acks, expiries that race with ticks, fences, processes that register under " +
 			"names in use",
 		Nodes: 2, Cells: halves(), First: []fsm.TableSpec{orders()}, MaxDispatchers: 2,
@@ -132,7 +136,7 @@ func eventWorld() *World {
 
 func eventMoveWorld() *World {
 	w := eventWorld()
-	w.Name = "event with moves"
+	w.Name, w.Short = "event with moves", true
 	w.Bounds = "one dispatcher that moves, is cancelled, paused or removed at any point of a schema change; 2 nodes, lost at any time; " +
 		"late reports"
 	w.First, w.Late = []fsm.TableSpec{orders()}, true
@@ -142,16 +146,16 @@ func eventMoveWorld() *World {
 
 func decisionWorld() *World {
 	w := eventWorld()
-	w.Name = "event of unknown outcome"
-	w.Bounds = "2 dispatchers of one table on one node; the writer may not know whether it wrote; people decide"
+	w.Name, w.Short = "event of unknown outcome", true
+	w.Bounds = "2 dispatchers of one table on one node, lost at any time; pauses; the writer may not know whether it wrote; people decide"
 	w.Nodes, w.Losses, w.AllAtOnce, w.Unsure = 1, true, false, true
-	w.Asks = []kind{doAdd, doRegister, doDecide}
+	w.Asks = []kind{doAdd, doPause, doResume, doRegister, doDecide}
 	return w
 }
 
 func eventSplitWorld() *World {
 	w := eventWorld()
-	w.Name = "event with splits and merges"
+	w.Name, w.Short = "event with splits and merges", true
 	w.Bounds = "one table of 2 cells that is split and merged at any point of a schema change; one node, lost at any time"
 	w.Nodes, w.First, w.AllAtOnce = 1, []fsm.TableSpec{orders()}, false
 	w.Asks = []kind{doAdd, doSplit, doMerge, doCancel, doRegister}
@@ -175,7 +179,8 @@ func syncWorld() *World {
 func chainWorld() *World {
 	items := fsm.TableSpec{Schema: "public", Name: "items"}
 	return &World{
-		Name: "schema change and sync point at one ts",
+		Short: true,
+		Name:  "schema change and sync point at one ts",
 		Bounds: "a schema change that drops the only table and adds another, then a sync point at the same ts; one node, lost at any " +
 			"time; the watermark raised whenever the node allows it",
 		Nodes: 1, Cells: []cell{whole("orders"), whole("items"), whole("")}, First: []fsm.TableSpec{orders()}, MaxDispatchers: 3,
