@@ -1,9 +1,9 @@
 // Package mutants breaks the rules of the state machine on purpose, one at a time, and shows that the tests notice.
 //
-// A mutant is a text of one file of the state machine and another text in its place. For each, the tests run against the
-// changed file (go test -overlay; nothing in the work tree changes), and one of the catchers that name the broken rule
-// must fail: a script of fsm/testdata, a test named after a review sequence or a field report, a property, a world of
-// the explorer, or an invariant, wherever it is checked. A state hash, a golden file, a compiler, a panic or a mere
+// A mutant is a text of one file of the state machine and another text in its place. All of them are compiled into one
+// test binary (go test -overlay; nothing in the work tree changes), and each process runs with one of them. One of the
+// catchers that name the broken rule must fail: a script of fsm/testdata, a test named after a review sequence or a
+// field report, a property, or an invariant, wherever it is checked. A state hash, a golden file, a panic or a mere
 // difference in how something is printed do not count.
 //
 // It knows source texts, the output of go test and the names of tests; it must not be imported by anything, and imports
