@@ -200,7 +200,7 @@ func (s *State) admit(row Dispatcher, ask Ask, a admission, x entryContext) Verd
 	case sameRemoval:
 		return accepted(operatorFacts(s.strengthen(inSlot, a.drop)))
 	case abortInSlot:
-		s.abort(inSlot, OpCanceled, ending{reason: "CANCELED", detail: "by " + x.by}, x)
+		s.abort(inSlot, OpCanceled, ending{reason: "CANCELED", detail: of("by ", x.by)}, x)
 		return accepted(cancelFacts(inSlot, OpCanceled))
 	case abortAgain:
 		return accepted(cancelFacts(inSlot, inSlot.AbortResult))

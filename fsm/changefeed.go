@@ -117,7 +117,7 @@ func (s *State) stopForPause(row Dispatcher, reason string, x entryContext) bool
 		s.enter(row, Stopping, x)
 		return true
 	case inSlot && !op.Aborting && op.Kind != OpRemove && op.Kind != OpStop:
-		s.abort(op, OpCanceled, ending{reason: reason, detail: "by " + x.by}, x)
+		s.abort(op, OpCanceled, ending{reason: reason, detail: of("by ", x.by)}, x)
 		return true
 	default:
 		return false

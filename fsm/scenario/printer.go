@@ -12,7 +12,7 @@ import (
 type printer struct{ lines []string }
 
 func (p *printer) line(format string, values ...any) {
-	p.lines = append(p.lines, fmt.Sprintf(format, values...))
+	p.lines = append(p.lines, strings.TrimRight(fmt.Sprintf(format, values...), " \t")) // as lines of scripts are read
 }
 
 // text is all lines, each with its end.
