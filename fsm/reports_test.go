@@ -17,6 +17,8 @@ import (
 
 const reportsPage = "../docs/field-reports.md"
 
+var carriesID = regexp.MustCompile(`^Test(Field|Review)_[BR]\d\d`)
+
 // reportTests lists every test of the project that is named after a field report or a review sequence, with its folder.
 func reportTests(t *testing.T) map[string][]string {
 	t.Helper()
@@ -37,7 +39,7 @@ func reportTests(t *testing.T) map[string][]string {
 		}
 		for _, decl := range f.Decls {
 			fn, ok := decl.(*ast.FuncDecl)
-			if ok && (strings.HasPrefix(fn.Name.Name, "TestField_") || strings.HasPrefix(fn.Name.Name, "TestReview_")) {
+			if ok && carriesID.MatchString(fn.Name.Name) {
 				found[fn.Name.Name] = append(found[fn.Name.Name], filepath.Dir(path))
 			}
 		}
