@@ -2,6 +2,7 @@ package serve
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"github.com/weir-project/weir/dispatcher"
 	"github.com/weir-project/weir/fence"
 	"github.com/weir-project/weir/fence/clock"
+	"github.com/weir-project/weir/fsm"
 )
 
 // TestAnEdgeNeverWaitsForTheDiskAndStandsBeforeTheNextCall blocks the file and notes an edge under the block.
@@ -39,4 +41,28 @@ func TestAnEdgeNeverWaitsForTheDiskAndStandsBeforeTheNextCall(t *testing.T) {
 		got = append(got, line.Event+line.Edge+line.Outcome)
 	}
 	require.Equal(t, []string{"gateopened", "gateclosed", "attempt", "outcomerefused"}, got)
+}
+
+func TestTheLedgerTellsOfEvents(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ledger")
+	l, err := openLedger(path, "n1", clock.System())
+	require.NoError(t, err)
+	key := fsm.BarrierKey{Changefeed: 9, Run: 2, At: fsm.Position{TS: 30, Stage: fsm.StageDDL}}
+	l.Attempt(dispatcher.SinkCall{Kind: dispatcher.CallEvent, Dispatcher: 3, Event: key, Permission: 4})
+	l.Event(dispatcher.EventNote{
+		Kind: dispatcher.EventWritten, Dispatcher: 3, Changefeed: "feed", Key: key, Permission: 4, Recorded: true,
+		At: clock.Reading{Boot: 77},
+	})
+	require.NoError(t, l.Close())
+	raw, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var call, note LedgerLine
+	lines := bytes.Split(bytes.TrimSpace(raw), []byte("\n"))
+	require.Len(t, lines, 2)
+	require.NoError(t, json.Unmarshal(lines[0], &call))
+	require.NoError(t, json.Unmarshal(lines[1], &note))
+	require.Equal(t, []any{"attempt", "event", uint64(2), "30/ddl", uint64(4)},
+		[]any{call.Event, call.Call, call.Run, call.Key, call.Permission})
+	require.Equal(t, []any{"barrier", "written", "feed", uint64(2), "30/ddl", uint64(4), true, int64(77)},
+		[]any{note.Event, note.Step, note.Changefeed, note.Run, note.Key, note.Permission, note.Recorded, note.At})
 }
