@@ -46,6 +46,36 @@ batch
 
 `
 
+// R6: a table is dropped and added again while the old dispatcher's sink is still closing. The new one is held; nothing is
+// ordered for the range before the old one has been confirmed stopped, and the same for a name of a changefeed.
+func TestReview_R06_ARangeThatARemovalHoldsIsNotFree(t *testing.T) {
+	out := play(t, two+`drop-tables shop table=public.a
+add-tables shop table=public.a
+add d4 n3
+move d4 to=n3
+orders n3
+report n1 stopped d1
+add d4 n3
+report n2 stopped d2
+add d4 n3
+orders n3
+`)
+	told(t, out, "d4: new public.a [\"\",+inf), absent held-by=7", "add: RANGE_REMOVING op=7", "move: RANGE_REMOVING op=7", "orders for n3#3 term=1 index=11\n12 report",
+		"d4: absent held-by=7 at=10 -> absent held-by=8", "add: RANGE_REMOVING op=8", "d4: absent held-by=8 at=10 -> absent at=10", "add: ACCEPTED", "start d4")
+
+	out = play(t, two+`remove-changefeed shop
+create-changefeed shop table=public.a
+create-changefeed again table=public.a
+add d4 n3
+report n1 stopped d1 d3
+report n2 stopped d2
+create-changefeed shop sink=sqlite:/new table=public.a
+add d4 n3
+`)
+	told(t, out, "create-changefeed: CHANGEFEED_REMOVING", "create-changefeed: ACCEPTED changefeed=again", "absent held-by=7", "add: RANGE_REMOVING", "changefeed shop: gone",
+		"create-changefeed: ACCEPTED changefeed=shop", "add: ACCEPTED")
+}
+
 // R8: both spans wait, the permission is out, and d2's node is lost. Whoever runs d2 next starts just before the event, not
 // at what was stored a minute ago, and stops at it again.
 func TestReview_R08_AParticipantThatIsLostStartsAtTheEvent(t *testing.T) {
