@@ -74,3 +74,18 @@ func (c *Client) Tables(ctx context.Context, changefeed string, read *weirv1.Rea
 	}
 	return all, nil
 }
+
+// UpdateChangefeed changes settings of a paused or failed changefeed. The header may be left out.
+func (c *Client) UpdateChangefeed(
+	ctx context.Context, req *weirv1.UpdateChangefeedRequest,
+) (*weirv1.ResponseHeader, error) {
+	resp, err := c.changefeeds.UpdateChangefeed(ctx, req)
+	return resp.GetHeader(), err
+}
+
+// ResumeFrom is ResumeChangefeed with a position of the caller's. The header may be left out.
+func (c *Client) ResumeFrom(
+	ctx context.Context, req *weirv1.ResumeChangefeedRequest,
+) (*weirv1.ResumeChangefeedResponse, error) {
+	return c.changefeeds.ResumeChangefeed(ctx, req)
+}

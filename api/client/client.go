@@ -92,6 +92,8 @@ type Client struct {
 	operators   weirv1.OperatorsClient
 	nodes       weirv1.NodesClient
 	cluster     weirv1.ClusterClient
+	barriers    weirv1.BarriersClient
+	explain     weirv1.ExplainClient
 	sessions    weirv1.NodeSessionClient
 }
 
@@ -112,6 +114,8 @@ func New(config Config) (*Client, error) {
 	c.operators = weirv1.NewOperatorsClient(caller)
 	c.nodes = weirv1.NewNodesClient(caller)
 	c.cluster = weirv1.NewClusterClient(caller)
+	c.barriers = weirv1.NewBarriersClient(caller)
+	c.explain = weirv1.NewExplainClient(caller)
 	c.sessions = weirv1.NewNodeSessionClient(caller)
 	return c, nil
 }

@@ -75,3 +75,27 @@ func (c *Client) at(
 	}
 	return nil
 }
+
+// StartDrain takes a node's work away step by step; Node tells the progress.
+func (c *Client) StartDrain(ctx context.Context, name string) (*weirv1.ResponseHeader, error) {
+	resp, err := c.nodes.StartDrain(ctx, &weirv1.StartDrainRequest{Name: name})
+	return resp.GetHeader(), err
+}
+
+// ClearDrain ends a drain.
+func (c *Client) ClearDrain(ctx context.Context, name string) (*weirv1.ResponseHeader, error) {
+	resp, err := c.nodes.ClearDrain(ctx, &weirv1.ClearDrainRequest{Name: name})
+	return resp.GetHeader(), err
+}
+
+// Policy returns the replicated limits.
+func (c *Client) Policy(ctx context.Context, read *weirv1.ReadOptions) (*weirv1.Policy, error) {
+	resp, err := c.cluster.GetPolicy(ctx, &weirv1.GetPolicyRequest{Read: read})
+	return resp.GetPolicy(), err
+}
+
+// SetPolicy replaces the replicated limits, all of them. The header may be left out.
+func (c *Client) SetPolicy(ctx context.Context, req *weirv1.SetPolicyRequest) (*weirv1.ResponseHeader, error) {
+	resp, err := c.cluster.SetPolicy(ctx, req)
+	return resp.GetHeader(), err
+}

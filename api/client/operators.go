@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"iter"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -26,6 +27,37 @@ func (c *Client) AdmitBatch(
 	ctx context.Context, req *weirv1.AdmitBatchRequest,
 ) (*weirv1.AdmitBatchResponse, error) {
 	return c.operators.AdmitBatch(ctx, req)
+}
+
+// manyAtOnce is how many operators one call of AdmitMany carries: a number of whole chunks.
+const manyAtOnce, manyChunk = 4096, 256
+
+// AdmitMany asks for any number of operators, with a verdict for each, in order; or for all or nothing, at most 256 of
+// them. After an error the verdicts of the calls before it come back too; the whole can be sent again under the same
+// header: what was decided keeps its verdicts. The header may be left out.
+func (c *Client) AdmitMany(ctx context.Context, req *weirv1.AdmitManyRequest) ([]*weirv1.AdmitVerdict, error) {
+	if req.GetAllOrNothing() || len(req.GetOperators()) <= manyAtOnce {
+		resp, err := c.operators.AdmitMany(ctx, req)
+		return resp.GetVerdicts(), err
+	}
+	header := req.GetHeader()
+	if header.GetRequestId() == "" {
+		var err error
+		if header, err = c.NewRequest(ctx); err != nil {
+			return nil, err
+		}
+	}
+	var verdicts []*weirv1.AdmitVerdict
+	chunk := req.GetFirstChunk()
+	for part := range slices.Chunk(req.GetOperators(), manyAtOnce) {
+		resp, err := c.operators.AdmitMany(ctx, &weirv1.AdmitManyRequest{Header: header, Operators: part, FirstChunk: chunk})
+		if err != nil {
+			return verdicts, err
+		}
+		verdicts = append(verdicts, resp.GetVerdicts()...)
+		chunk += manyAtOnce / manyChunk
+	}
+	return verdicts, nil
 }
 
 // CancelOperator stops one operator.

@@ -57,6 +57,8 @@ func (c *Connection) AfterApply(x *call) error {
 // Mutation are the flags of every command that changes something.
 type Mutation struct {
 	RequestID string `placeholder:"ID" help:"Send again what an earlier command with this id may have done: it takes effect once. Default: a new id."`
+	DryRun    bool   `help:"Only say what would become of it; nothing is changed."`
+	At        uint64 `placeholder:"INDEX" help:"With --dry-run: on the state right after this log entry. Default: now."`
 }
 
 // request is the identity of what was sent.
@@ -152,6 +154,12 @@ func (x *call) ask(do func(ctx context.Context, p plane.Plane) error) error {
 
 // header names the request: by the flag, or by a new id.
 func (x *call) header(m Mutation) (*weirv1.RequestHeader, error) {
+	if m.At != 0 && !m.DryRun {
+		return nil, usage("--at %d: the past cannot be changed; want --dry-run too", m.At)
+	}
+	if m.DryRun && m.RequestID == "" {
+		return &weirv1.RequestHeader{By: x.env.User}, nil
+	}
 	id, at, timed := strings.Cut(m.RequestID, "@")
 	if m.RequestID == "" {
 		id = rand.Text()
@@ -168,6 +176,12 @@ func (x *call) header(m Mutation) (*weirv1.RequestHeader, error) {
 	}
 	x.sent = request{id: id, time: ms}
 	return &weirv1.RequestHeader{RequestId: id, RequestTimeMs: ms, By: x.env.User}, nil
+}
+
+// withoutTime is the id alone of what --request-id takes.
+func withoutTime(request string) string {
+	id, _, _ := strings.Cut(request, "@")
+	return id
 }
 
 // json prints one document.
@@ -198,6 +212,7 @@ type Done struct {
 	// Changefeed, Dispatcher, Operator, Epoch, Node and Incarnation are what the command was about or made.
 	Changefeed   string `json:"changefeed,omitempty"`
 	ChangefeedID uint64 `json:"changefeed_id,omitempty"`
+	Run          uint64 `json:"run,omitempty"`
 	Dispatcher   uint64 `json:"dispatcher,omitempty"`
 	Operator     string `json:"operator,omitempty"`
 	Epoch        string `json:"epoch,omitempty"`

@@ -18,7 +18,8 @@ type changefeedGroup struct {
 	List   changefeedList   `cmd:"" help:"List the changefeeds."`
 	Get    changefeedGet    `cmd:"" help:"Show one changefeed."`
 	Pause  changefeedPause  `cmd:"" help:"Stop every dispatcher of a changefeed and keep its state."`
-	Resume changefeedResume `cmd:"" help:"Let the dispatchers of a paused changefeed be placed again."`
+	Update changefeedUpdate `cmd:"" help:"Change settings of a paused or failed changefeed."`
+	Resume changefeedResume `cmd:"" help:"Let the dispatchers of a paused or failed changefeed be placed again, or set it back."`
 	Remove changefeedRemove `cmd:"" help:"Drop everything of a changefeed."`
 }
 
@@ -28,9 +29,10 @@ type changefeedCreate struct {
 	Name   string   `arg:"" help:"Name of the new changefeed."`
 	Source string   `required:"" placeholder:"wal2json:PATH" help:"Where changes come from: wal2json:PATH, or wal2json:PATH?follow=true for a file that grows."`
 	Sink   string   `required:"" placeholder:"sqlite:PATH" help:"Where changes go: sqlite:PATH."`
-	Table  []string `required:"" sep:"none" placeholder:"NAME[,split=K][,at=KEY:KEY...]" help:"A table, with schema or in schema public; cut into K spans of about equally many keys, or at the keys given. May be repeated."`
+	Table  []string `sep:"none" placeholder:"NAME[,split=K][,at=KEY:KEY...]" help:"A table, with schema or in schema public; cut into K spans of about equally many keys, or at the keys given. May be repeated. Default: none; they come with the source's events, or with weir table add."`
 	Start  string   `default:"0" placeholder:"POSITION" help:"Where to begin: TS or TS/STAGE; 0 is the beginning."`
 	Unseen bool     `help:"Accept tables that the log does not hold yet."`
+	Sync   uint64   `name:"sync-point-every" placeholder:"TS" help:"Make a sync point at each multiple of so many units of ts. Default: none."`
 }
 
 // Run carries the command out.
@@ -60,15 +62,18 @@ func (c *changefeedCreate) Run(x *call) error {
 		if err != nil {
 			return err
 		}
-		r, err := p.CreateChangefeed(ctx, &weirv1.CreateChangefeedRequest{
+		req := &weirv1.CreateChangefeedRequest{
 			Header: header, Name: c.Name, Source: source, Sink: sink, SinkFenced: promises.Fenced,
-			SinkMaxWriteMs: promises.MaxWriteMS, Start: show.FromPosition(start), Tables: tables,
-		})
-		if err != nil {
-			return err
+			SinkMaxWriteMs: promises.MaxWriteMS, Start: show.FromPosition(start), Tables: tables, SyncPointEvery: c.Sync,
 		}
-		return x.done(r.GetHeader(), Done{Changefeed: c.Name, ChangefeedID: r.GetChangefeedId()},
-			"changefeed %s is created with %s; watch its dispatchers with: weir dispatcher list --changefeed %s", c.Name, count(len(tables), "table"), c.Name)
+		return x.changeWith(ctx, p, c.Mutation, req, func(ctx context.Context, p plane.Plane) error {
+			r, err := p.CreateChangefeed(ctx, req)
+			if err != nil {
+				return err
+			}
+			return x.done(r.GetHeader(), Done{Changefeed: c.Name, ChangefeedID: r.GetChangefeedId()},
+				"changefeed %s is created with %s; watch its dispatchers with: weir dispatcher list --changefeed %s", c.Name, count(len(tables), "table"), c.Name)
+		})
 	})
 }
 
@@ -105,11 +110,11 @@ func (c *changefeedList) Run(x *call) error {
 			return err
 		}
 		rows := make([]show.Changefeed, 0, len(all))
-		g := show.NewGrid("NAME", "STATUS", "SOURCE", "SINK", "START", "RUN", "CREATED AT")
+		g := show.NewGrid("NAME", "STATUS", "SOURCE", "SINK", "WATERMARK", "RUN", "CREATED AT")
 		for _, f := range all {
 			row := show.ChangefeedRow(f, false)
 			rows = append(rows, row)
-			g.Add(row.Name, row.Status, row.Source, row.Sink, row.Start, strconv.FormatUint(row.Run, 10), show.Entry(row.CreatedAt))
+			g.Add(row.Name, row.Status, row.Source, row.Sink, row.Watermark, strconv.FormatUint(row.Run, 10), show.Entry(row.CreatedAt))
 		}
 		if x.asJSON() {
 			return x.json(map[string]any{"changefeeds": rows})
@@ -139,17 +144,51 @@ func (c *changefeedGet) Run(x *call) error {
 		}
 		return x.facts([][2]string{
 			{"name", row.Name},
-			{"status", row.Status},
+			{"status", feedStatus(&row)},
 			{"source", row.Source},
 			{"sink", row.Sink},
 			{"sink checks tokens", fenced},
 			{"start", row.Start},
 			{"run", strconv.FormatUint(row.Run, 10)},
+			{"watermark", row.Watermark + ", since " + show.Dash(show.Entry(row.WatermarkAt))},
+			{"held by", holdText(row.Hold)},
+			{"sync points every", show.Dash(unlessZero(row.SyncPointEvery))},
+			{"trigger", show.Dash(unlessZero(row.Trigger))},
+			{"open barriers", strconv.FormatUint(uint64(*row.Barriers), 10)},
 			{"created at", show.Entry(row.CreatedAt)},
 			{"tables", strconv.FormatUint(uint64(*row.Tables), 10)},
 			{"dispatchers", fmt.Sprintf("%d, of which %d run nowhere", *row.Dispatchers, *row.Absent)},
 		})
 	})
+}
+
+// feedStatus says how a changefeed stands, since when, by whom, and why.
+func feedStatus(f *show.Changefeed) string {
+	text := f.Status
+	if f.StatusAt != 0 {
+		text += ", since " + show.Entry(f.StatusAt)
+	}
+	if f.StatusBy != "" {
+		text += ", by " + f.StatusBy
+	}
+	if f.Reason != "" {
+		text += fmt.Sprintf(": %s: %s (dispatcher %d)", f.Reason, f.Detail, f.FailedBy)
+	}
+	return text
+}
+
+func holdText(h *show.Hold) string {
+	if h == nil {
+		return ""
+	}
+	return h.Text
+}
+
+func unlessZero(n uint64) string {
+	if n == 0 {
+		return ""
+	}
+	return number(n)
 }
 
 // facts prints names and values, one pair a line.
@@ -173,7 +212,8 @@ func (c *changefeedPause) Run(x *call) error {
 	if err != nil {
 		return err
 	}
-	return x.ask(func(ctx context.Context, p plane.Plane) error {
+	req := &weirv1.PauseChangefeedRequest{Header: header, Name: c.Name}
+	return x.change(c.Mutation, req, func(ctx context.Context, p plane.Plane) error {
 		h, err := p.Pause(ctx, header, c.Name)
 		if err != nil {
 			return err
@@ -183,10 +223,44 @@ func (c *changefeedPause) Run(x *call) error {
 	})
 }
 
+type changefeedUpdate struct {
+	Mutation
+
+	Name   string  `arg:"" help:"Name of the changefeed."`
+	Source string  `placeholder:"wal2json:PATH" help:"Where changes come from, from now on."`
+	Sync   *uint64 `name:"sync-point-every" placeholder:"TS" help:"Make a sync point at each multiple of so many units of ts; 0: none."`
+}
+
+// Run carries the command out.
+func (c *changefeedUpdate) Run(x *call) error {
+	if c.Source == "" && c.Sync == nil {
+		return usage("nothing is to be changed; want --source or --sync-point-every")
+	}
+	req := &weirv1.UpdateChangefeedRequest{Name: c.Name, SyncPointEvery: c.Sync}
+	var err error
+	if c.Source != "" {
+		if req.Source, err = absoluteURI("--source", c.Source, sources()); err != nil {
+			return err
+		}
+	}
+	if req.Header, err = x.header(c.Mutation); err != nil {
+		return err
+	}
+	return x.change(c.Mutation, req, func(ctx context.Context, p plane.Plane) error {
+		h, err := p.UpdateChangefeed(ctx, req)
+		if err != nil {
+			return err
+		}
+		return x.done(h, Done{Changefeed: c.Name}, "changefeed %s is changed; go on with: weir changefeed resume %s", c.Name, c.Name)
+	})
+}
+
 type changefeedResume struct {
 	Mutation
 
-	Name string `arg:"" help:"Name of the changefeed."`
+	Name  string `arg:"" help:"Name of the changefeed."`
+	From  string `placeholder:"POSITION" help:"Go on from TS or TS/STAGE, at or below the watermark. Default: from where every dispatcher stands."`
+	Force bool   `help:"Allow --from below the watermark: everything after it is written again, in a new run."`
 }
 
 // Run carries the command out.
@@ -195,12 +269,24 @@ func (c *changefeedResume) Run(x *call) error {
 	if err != nil {
 		return err
 	}
-	return x.ask(func(ctx context.Context, p plane.Plane) error {
-		h, err := p.Resume(ctx, header, c.Name)
+	req := &weirv1.ResumeChangefeedRequest{Header: header, Name: c.Name, Force: c.Force}
+	if c.From != "" {
+		from, err := fsm.ParsePosition(c.From)
+		if err != nil {
+			return usage("--from: %v", err)
+		}
+		req.From = show.FromPosition(from)
+	}
+	return x.change(c.Mutation, req, func(ctx context.Context, p plane.Plane) error {
+		r, err := p.ResumeFrom(ctx, req)
 		if err != nil {
 			return err
 		}
-		return x.done(h, Done{Changefeed: c.Name}, "changefeed %s runs again", c.Name)
+		where := ""
+		if c.From != "" {
+			where = fmt.Sprintf(" from %s, in run %d", c.From, r.GetRun())
+		}
+		return x.done(r.GetHeader(), Done{Changefeed: c.Name, Run: r.GetRun()}, "changefeed %s runs again%s", c.Name, where)
 	})
 }
 
@@ -216,7 +302,8 @@ func (c *changefeedRemove) Run(x *call) error {
 	if err != nil {
 		return err
 	}
-	return x.ask(func(ctx context.Context, p plane.Plane) error {
+	req := &weirv1.RemoveChangefeedRequest{Header: header, Name: c.Name}
+	return x.change(c.Mutation, req, func(ctx context.Context, p plane.Plane) error {
 		h, err := p.Remove(ctx, header, c.Name)
 		if err != nil {
 			return err

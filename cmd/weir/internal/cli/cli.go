@@ -24,7 +24,11 @@ type commands struct {
 	Dispatcher dispatcherGroup `cmd:"" group:"use" help:"Who replicates which keys."`
 	Operator   operatorGroup   `cmd:"" group:"use" help:"Running changes to dispatchers."`
 	Node       nodeGroup       `cmd:"" group:"use" help:"The processes that host dispatchers."`
+	Barrier    barrierGroup    `cmd:"" group:"use" help:"Schema changes and sync points that dispatchers wait for."`
+	Request    requestGroup    `cmd:"" group:"use" help:"Answers to earlier commands."`
+	Policy     policyGroup     `cmd:"" group:"use" help:"Limits and deadlines of the whole cluster."`
 	Cluster    clusterGroup    `cmd:"" group:"use" help:"The control plane itself."`
+	Log        logGroup        `cmd:"" group:"tools" help:"Earlier states and log entries."`
 	Scenario   scenarioGroup   `cmd:"" group:"tools" help:"Scripts against the state machine."`
 	Completion completionCmd   `cmd:"" group:"tools" help:"Print a completion script for a shell."`
 	Version    versionCmd      `cmd:"" group:"tools" help:"Print the version."`

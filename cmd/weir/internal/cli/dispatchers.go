@@ -16,6 +16,7 @@ type dispatcherGroup struct {
 
 	List    dispatcherList    `cmd:"" help:"List dispatchers: who replicates which keys."`
 	Get     dispatcherGet     `cmd:"" help:"Show one dispatcher."`
+	Explain dispatcherExplain `cmd:"" help:"Say why a dispatcher is where it is, since when, and what it waits for."`
 	History dispatcherHistory `cmd:"" help:"Show the last placements of a dispatcher, each with the entry that caused it."`
 }
 

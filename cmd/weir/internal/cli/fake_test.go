@@ -21,6 +21,13 @@ type fakePlane struct {
 	nodes       []*weirv1.Node
 	history     *weirv1.GetHistoryResponse
 	status      *weirv1.GetStatusResponse
+	barriers    []*weirv1.Barrier
+	policy      *weirv1.Policy
+	explained   *weirv1.Explanation
+	verdict     *weirv1.Verdict
+	verdicts    []*weirv1.AdmitVerdict
+	state       *weirv1.StateSummary
+	drains      []*weirv1.Node // what Node answers, one after the other, before nodes
 	admission   *weirv1.Admission
 	waits       []waitAnswer
 	err         error
@@ -147,6 +154,11 @@ func (f *fakePlane) Nodes(_ context.Context, read *weirv1.ReadOptions) ([]*weirv
 }
 
 func (f *fakePlane) Node(_ context.Context, name string, _ *weirv1.ReadOptions) (*weirv1.Node, error) {
+	if len(f.drains) > 0 {
+		n := f.drains[0]
+		f.drains = f.drains[1:]
+		return n, f.err
+	}
 	for _, n := range f.nodes {
 		if n.GetName() == name {
 			return n, f.err
@@ -168,8 +180,82 @@ func (f *fakePlane) Pause(_ context.Context, h *weirv1.RequestHeader, _ string) 
 	return f.named(h)
 }
 
-func (f *fakePlane) Resume(_ context.Context, h *weirv1.RequestHeader, _ string) (*weirv1.ResponseHeader, error) {
+func (f *fakePlane) ResumeFrom(_ context.Context, r *weirv1.ResumeChangefeedRequest) (*weirv1.ResumeChangefeedResponse, error) {
+	f.asked, f.header = r, r.GetHeader()
+	return &weirv1.ResumeChangefeedResponse{Header: answer(), Run: 2}, f.err
+}
+
+func (f *fakePlane) UpdateChangefeed(_ context.Context, r *weirv1.UpdateChangefeedRequest) (*weirv1.ResponseHeader, error) {
+	f.asked, f.header = r, r.GetHeader()
+	return answer(), f.err
+}
+
+func (f *fakePlane) StartDrain(_ context.Context, h *weirv1.RequestHeader, _ string) (*weirv1.ResponseHeader, error) {
 	return f.named(h)
+}
+
+func (f *fakePlane) ClearDrain(_ context.Context, h *weirv1.RequestHeader, _ string) (*weirv1.ResponseHeader, error) {
+	return f.named(h)
+}
+
+func (f *fakePlane) AdmitMany(_ context.Context, r *weirv1.AdmitManyRequest) ([]*weirv1.AdmitVerdict, error) {
+	f.asked, f.header = r, r.GetHeader()
+	return f.verdicts, f.err
+}
+
+func (f *fakePlane) Policy(context.Context, *weirv1.ReadOptions) (*weirv1.Policy, error) {
+	return proto.CloneOf(f.policy), f.err
+}
+
+func (f *fakePlane) SetPolicy(_ context.Context, r *weirv1.SetPolicyRequest) (*weirv1.ResponseHeader, error) {
+	f.asked, f.header = r, r.GetHeader()
+	return answer(), f.err
+}
+
+func (f *fakePlane) Barriers(_ context.Context, filter *weirv1.ListBarriersRequest) iter.Seq2[*weirv1.Barrier, error] {
+	f.asked = filter
+	return rows(f.barriers, f.err)
+}
+
+func (f *fakePlane) Barrier(_ context.Context, r *weirv1.GetBarrierRequest) (*weirv1.Barrier, error) {
+	f.asked = r
+	for _, b := range f.barriers {
+		if b.GetAt().GetTs() == r.GetAt().GetTs() {
+			return b, f.err
+		}
+	}
+	return nil, rejection("UNKNOWN_BARRIER", "changefeed shop has no open event there; list them with: weir barrier list", nil)
+}
+
+func (f *fakePlane) DecideBarrier(_ context.Context, r *weirv1.DecideBarrierRequest) (*weirv1.ResponseHeader, error) {
+	f.asked, f.header = r, r.GetHeader()
+	return answer(), f.err
+}
+
+func (f *fakePlane) ExplainDispatcher(context.Context, uint64, *weirv1.ReadOptions) (*weirv1.Explanation, error) {
+	return f.explained, f.err
+}
+
+func (f *fakePlane) ExplainOperator(context.Context, uint64, *weirv1.ReadOptions) (*weirv1.Explanation, error) {
+	return f.explained, f.err
+}
+
+func (f *fakePlane) ExplainBarrier(_ context.Context, r *weirv1.ExplainBarrierRequest) (*weirv1.Explanation, error) {
+	f.asked = r
+	return f.explained, f.err
+}
+
+func (f *fakePlane) ExplainRequest(context.Context, string, *weirv1.ReadOptions) (*weirv1.ExplainRequestResponse, error) {
+	return &weirv1.ExplainRequestResponse{Header: answer(), Verdict: f.verdict, RequestTimeMs: 900, AnsweredMs: 1000}, f.err
+}
+
+func (f *fakePlane) DryRun(_ context.Context, r *weirv1.DryRunRequest) (*weirv1.DryRunResponse, error) {
+	f.asked = r
+	return &weirv1.DryRunResponse{Header: answer(), AtIndex: answeredAt, Verdict: f.verdict}, f.err
+}
+
+func (f *fakePlane) StateAt(context.Context, uint64, *weirv1.ReadOptions) (*weirv1.StateSummary, error) {
+	return f.state, f.err
 }
 
 func (f *fakePlane) Remove(_ context.Context, h *weirv1.RequestHeader, _ string) (*weirv1.ResponseHeader, error) {

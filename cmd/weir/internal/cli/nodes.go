@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/weir-project/weir/api/weirv1"
 	"github.com/weir-project/weir/cmd/weir/internal/plane"
 	"github.com/weir-project/weir/cmd/weir/internal/show"
 )
@@ -14,6 +15,8 @@ type nodeGroup struct {
 
 	List  nodeList  `cmd:"" help:"List the nodes and how their leases stand."`
 	Get   nodeGet   `cmd:"" help:"Show one node."`
+	Drain nodeDrain `cmd:"" help:"Take a node's work away step by step, and give it no new one."`
+	Clear nodeClear `cmd:"" help:"End a node's drain: it may be given work again."`
 	Fence nodeFence `cmd:"" help:"End a node's lease: it stops writing, and its work is given away when that is certain."`
 }
 
@@ -35,13 +38,25 @@ func (c *nodeList) Run(x *call) error {
 			if row.Lease != nil {
 				heard = show.Ago(int64(row.Lease.HeardAgeMS)) + " ago"
 			}
-			g.Add(row.Name, row.Incarnation, row.Status, row.Words(), heard, strconv.FormatUint(uint64(row.Placements), 10), show.Entry(row.LastTick))
+			g.Add(row.Name, row.Incarnation, statusOf(&row), row.Words(), heard, strconv.FormatUint(uint64(row.Placements), 10), show.Entry(row.LastTick))
 		}
 		if x.asJSON() {
 			return x.json(map[string]any{"nodes": rows})
 		}
 		return x.table(g, "no nodes have registered; start one with: weir agent --node NAME")
 	})
+}
+
+// statusOf says in a word or two how a node stands.
+func statusOf(n *show.Node) string {
+	switch {
+	case n.Drain == nil:
+		return n.Status
+	case n.Drain.Over():
+		return n.Status + ", drained"
+	default:
+		return n.Status + ", draining"
+	}
 }
 
 type nodeGet struct {
@@ -73,6 +88,10 @@ func (c *nodeGet) Run(x *call) error {
 			{"fenced because", row.FenceWhy},
 			{"ended at", show.Entry(row.EndedAt)},
 		}
+		if row.Drain != nil {
+			pairs = append(pairs, [2]string{"drain", row.Drain.Words()},
+				[2]string{"drained since", fmt.Sprintf("%s, by %s, from %d dispatchers", show.Entry(row.Drain.Since), show.Dash(row.Drain.By), row.Drain.From)})
+		}
 		if l := row.Lease; l != nil {
 			pairs = append(pairs, [2]string{"heard", show.Ago(int64(l.HeardAgeMS)) + " ago"})
 		}
@@ -101,7 +120,8 @@ func (c *nodeFence) Run(x *call) error {
 	if err != nil {
 		return err
 	}
-	return x.ask(func(ctx context.Context, p plane.Plane) error {
+	req := &weirv1.FenceNodeRequest{Header: header, Name: c.Name, Incarnation: incarnation, Why: c.Why}
+	return x.change(c.Mutation, req, func(ctx context.Context, p plane.Plane) error {
 		fenced, err := p.Fence(ctx, header, c.Name, incarnation, c.Why)
 		if err != nil {
 			return err

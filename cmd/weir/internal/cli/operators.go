@@ -19,10 +19,15 @@ type operatorGroup struct {
 	Add    operatorAdd    `cmd:"" help:"Place an absent dispatcher on a node."`
 	Move   operatorMove   `cmd:"" help:"Take a dispatcher to another node."`
 	Remove operatorRemove `cmd:"" help:"Remove a dispatcher for good: its keys are replicated no more."`
+	Split  operatorSplit  `cmd:"" help:"Cut a running dispatcher into several."`
+	Merge  operatorMerge  `cmd:"" help:"Make one dispatcher of several neighbours."`
 	Cancel operatorCancel `cmd:"" help:"Stop one operator."`
 	List   operatorList   `cmd:"" help:"List running or finished operators."`
 	Get    operatorGet    `cmd:"" help:"Show one operator."`
 	Wait   operatorWait   `cmd:"" help:"Wait until an operator has ended, and say how it goes."`
+
+	AdmitMany operatorAdmitMany `cmd:"" help:"Ask for many operators at once, from a file or standard input."`
+	Explain   operatorExplain   `cmd:"" help:"Say why an operator stands, or ended, as it does."`
 }
 
 // admission are the flags of every command that asks for an operator.
@@ -48,8 +53,9 @@ func (a *admission) admit(x *call, spec *weirv1.OperatorSpec) error {
 		return err
 	}
 	var admitted *weirv1.Admission
-	err = x.ask(func(ctx context.Context, p plane.Plane) error {
-		admitted, err = p.Admit(ctx, &weirv1.AdmitOperatorRequest{Header: header, Operator: spec})
+	req := &weirv1.AdmitOperatorRequest{Header: header, Operator: spec}
+	err = x.change(a.Mutation, req, func(ctx context.Context, p plane.Plane) error {
+		admitted, err = p.Admit(ctx, req)
 		if err != nil {
 			return err
 		}
@@ -58,14 +64,14 @@ func (a *admission) admit(x *call, spec *weirv1.OperatorSpec) error {
 		}
 		kind := show.Word(spec.GetKind().String(), "OPERATOR_KIND_")
 		d := Done{
-			Index: admitted.GetIndex(), Replayed: admitted.GetReplayed(), Dispatcher: spec.GetDispatcher(),
+			Index: admitted.GetIndex(), Replayed: admitted.GetReplayed(), Dispatcher: max(spec.GetDispatcher(), admitted.GetDispatcher()),
 			Operator: show.Token(admitted.GetOpId()), Epoch: show.Token(admitted.GetEpoch()),
 		}
 		if admitted.GetOpId() == 0 {
-			return x.done(nil, d, "%s of dispatcher %d is done: there was nothing to wait for", kind, spec.GetDispatcher())
+			return x.done(nil, d, "%s of dispatcher %d is done: there was nothing to wait for", kind, d.Dispatcher)
 		}
 		return x.done(nil, d, "%s %s of dispatcher %d is admitted; wait for it with: weir operator wait %s",
-			kind, d.Operator, spec.GetDispatcher(), d.Operator)
+			kind, d.Operator, d.Dispatcher, d.Operator)
 	})
 	if err != nil || !a.Wait || admitted.GetOpId() == 0 {
 		return err
@@ -129,7 +135,8 @@ func (c *operatorCancel) Run(x *call) error {
 	if err != nil {
 		return err
 	}
-	return x.ask(func(ctx context.Context, p plane.Plane) error {
+	req := &weirv1.CancelOperatorRequest{Header: header, OpId: id}
+	return x.change(c.Mutation, req, func(ctx context.Context, p plane.Plane) error {
 		h, err := p.Cancel(ctx, header, id)
 		if err != nil {
 			return err
@@ -180,6 +187,9 @@ func (c *operatorList) Run(x *call) error {
 // stateOf says in a few words how an operator stands or ended.
 func stateOf(o *show.Operator) string {
 	text := o.Result
+	if o.StuckAt != 0 && o.Ended == 0 {
+		text += ", stuck since " + show.Entry(o.StuckAt)
+	}
 	if o.Aborting {
 		text += ", aborting"
 	}
@@ -215,7 +225,7 @@ func (c *operatorGet) Run(x *call) error {
 		if x.asJSON() {
 			return x.json(row)
 		}
-		return x.facts([][2]string{
+		pairs := [][2]string{
 			{"id", row.ID},
 			{"kind", row.Kind},
 			{"dispatcher", fmt.Sprintf("%d (%s of changefeed %s)", row.Dispatcher, row.Table, row.Changefeed)},
@@ -226,9 +236,32 @@ func (c *operatorGet) Run(x *call) error {
 			{"admitted at", show.Entry(row.Since)},
 			{"state", stateOf(&row)},
 			{"due to a drop", strconv.FormatBool(row.Drop)},
+			{"deadline", "log time " + show.Ago(int64(row.DeadlineMS))},
 			{"ended at", show.Entry(row.Ended)},
-		})
+		}
+		return x.facts(append(pairs, partsOf(&row)...))
 	})
+}
+
+// partsOf lists what a split or a merge is made of.
+func partsOf(o *show.Operator) [][2]string {
+	var pairs [][2]string
+	for i, keys := range o.Spans {
+		to := ""
+		if i < len(o.Targets) && o.Targets[i] != "" {
+			to = " to " + o.Targets[i]
+		}
+		pairs = append(pairs, [2]string{"child " + strconv.Itoa(i+1), keys + to})
+	}
+	for _, list := range []struct {
+		name string
+		ids  []uint64
+	}{{"source", o.Sources}, {"made", o.Made}} {
+		for _, id := range list.ids {
+			pairs = append(pairs, [2]string{list.name, "dispatcher " + number(id)})
+		}
+	}
+	return pairs
 }
 
 func place(node, incarnation string) string {

@@ -23,7 +23,7 @@ type tableAdd struct {
 
 	Changefeed string   `arg:"" help:"Name of the changefeed."`
 	Table      []string `required:"" sep:"none" placeholder:"NAME[,split=K][,at=KEY:KEY...]" help:"A table, as for changefeed create. May be repeated."`
-	Start      string   `default:"0" placeholder:"POSITION" help:"Where to begin: TS or TS/STAGE; 0 is the beginning."`
+	Start      string   `default:"0" placeholder:"POSITION" help:"Where to begin: TS or TS/STAGE; 0 is as early as the changefeed allows."`
 	Unseen     bool     `help:"Accept tables that the log does not hold yet."`
 }
 
@@ -46,11 +46,14 @@ func (c *tableAdd) Run(x *call) error {
 		if err != nil {
 			return err
 		}
-		h, err := p.AddTables(ctx, &weirv1.AddTablesRequest{Header: header, Changefeed: c.Changefeed, Start: show.FromPosition(start), Tables: tables})
-		if err != nil {
-			return err
-		}
-		return x.done(h, Done{Changefeed: c.Changefeed}, "%s added to changefeed %s", count(len(tables), "table"), c.Changefeed)
+		req := &weirv1.AddTablesRequest{Header: header, Changefeed: c.Changefeed, Start: show.FromPosition(start), Tables: tables}
+		return x.changeWith(ctx, p, c.Mutation, req, func(ctx context.Context, p plane.Plane) error {
+			h, err := p.AddTables(ctx, req)
+			if err != nil {
+				return err
+			}
+			return x.done(h, Done{Changefeed: c.Changefeed}, "%s added to changefeed %s", count(len(tables), "table"), c.Changefeed)
+		})
 	})
 }
 
@@ -72,8 +75,9 @@ func (c *tableDrop) Run(x *call) error {
 	if err != nil {
 		return err
 	}
-	return x.ask(func(ctx context.Context, p plane.Plane) error {
-		h, err := p.DropTables(ctx, &weirv1.DropTablesRequest{Header: header, Changefeed: c.Changefeed, Tables: refs})
+	req := &weirv1.DropTablesRequest{Header: header, Changefeed: c.Changefeed, Tables: refs}
+	return x.change(c.Mutation, req, func(ctx context.Context, p plane.Plane) error {
+		h, err := p.DropTables(ctx, req)
 		if err != nil {
 			return err
 		}

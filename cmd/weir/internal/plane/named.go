@@ -12,9 +12,14 @@ func (c connected) Pause(ctx context.Context, h *weirv1.RequestHeader, changefee
 	return c.PauseChangefeed(client.WithRequest(ctx, h), changefeed)
 }
 
-// Resume implements Named.
-func (c connected) Resume(ctx context.Context, h *weirv1.RequestHeader, changefeed string) (*weirv1.ResponseHeader, error) {
-	return c.ResumeChangefeed(client.WithRequest(ctx, h), changefeed)
+// StartDrain implements Named.
+func (c connected) StartDrain(ctx context.Context, h *weirv1.RequestHeader, node string) (*weirv1.ResponseHeader, error) {
+	return c.Client.StartDrain(client.WithRequest(ctx, h), node)
+}
+
+// ClearDrain implements Named.
+func (c connected) ClearDrain(ctx context.Context, h *weirv1.RequestHeader, node string) (*weirv1.ResponseHeader, error) {
+	return c.Client.ClearDrain(client.WithRequest(ctx, h), node)
 }
 
 // Remove implements Named.

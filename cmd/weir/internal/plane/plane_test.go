@@ -37,6 +37,16 @@ func (r *recorder) PauseChangefeed(_ context.Context, q *weirv1.PauseChangefeedR
 	return &weirv1.PauseChangefeedResponse{Header: r.note(q.GetHeader())}, nil
 }
 
+// StartDrain notes the id.
+func (r *recorder) StartDrain(_ context.Context, q *weirv1.StartDrainRequest) (*weirv1.StartDrainResponse, error) {
+	return &weirv1.StartDrainResponse{Header: r.note(q.GetHeader())}, nil
+}
+
+// ClearDrain notes the id.
+func (r *recorder) ClearDrain(_ context.Context, q *weirv1.ClearDrainRequest) (*weirv1.ClearDrainResponse, error) {
+	return &weirv1.ClearDrainResponse{Header: r.note(q.GetHeader())}, nil
+}
+
 // ResumeChangefeed notes the id.
 func (r *recorder) ResumeChangefeed(_ context.Context, q *weirv1.ResumeChangefeedRequest) (*weirv1.ResumeChangefeedResponse, error) {
 	return &weirv1.ResumeChangefeedResponse{Header: r.note(q.GetHeader())}, nil
@@ -76,8 +86,13 @@ func TestChosenIDs(t *testing.T) {
 	require.NoError(t, err)
 	defer p.Close()
 	for name, change := range map[string]func(*weirv1.RequestHeader) error{
-		"pause":  func(h *weirv1.RequestHeader) error { _, err := p.Pause(t.Context(), h, "f"); return err },
-		"resume": func(h *weirv1.RequestHeader) error { _, err := p.Resume(t.Context(), h, "f"); return err },
+		"pause": func(h *weirv1.RequestHeader) error { _, err := p.Pause(t.Context(), h, "f"); return err },
+		"drain": func(h *weirv1.RequestHeader) error { _, err := p.StartDrain(t.Context(), h, "n"); return err },
+		"clear": func(h *weirv1.RequestHeader) error { _, err := p.ClearDrain(t.Context(), h, "n"); return err },
+		"resume": func(h *weirv1.RequestHeader) error {
+			_, err := p.ResumeFrom(t.Context(), &weirv1.ResumeChangefeedRequest{Header: h, Name: "f"})
+			return err
+		},
 		"remove": func(h *weirv1.RequestHeader) error { _, err := p.Remove(t.Context(), h, "f"); return err },
 		"cancel": func(h *weirv1.RequestHeader) error { _, err := p.Cancel(t.Context(), h, 3); return err },
 		"fence":  func(h *weirv1.RequestHeader) error { _, err := p.Fence(t.Context(), h, "n", 0, "why"); return err },

@@ -2,6 +2,7 @@ package show
 
 import (
 	"encoding/hex"
+	"fmt"
 
 	"github.com/weir-project/weir/api/weirv1"
 )
@@ -22,6 +23,29 @@ type Changefeed struct {
 	Tables      *uint32 `json:"tables,omitempty"`
 	Dispatchers *uint64 `json:"dispatchers,omitempty"`
 	Absent      *uint64 `json:"absent,omitempty"`
+	// SyncPointEvery is the distance of sync points in units of ts; 0: none.
+	SyncPointEvery uint64 `json:"sync_point_every"`
+	Trigger        uint64 `json:"trigger"`
+	Watermark      string `json:"watermark"`
+	WatermarkAt    uint64 `json:"watermark_at"`
+	StatusAt       uint64 `json:"status_at"`
+	StatusBy       string `json:"status_by"`
+	Reason         string `json:"reason"`
+	Detail         string `json:"detail"`
+	FailedBy       uint64 `json:"failed_by"`
+	// Barriers and Hold are told for one changefeed only.
+	Barriers *uint32 `json:"barriers,omitempty"`
+	Hold     *Hold   `json:"hold,omitempty"`
+}
+
+// Hold is what keeps a changefeed's watermark from going further.
+type Hold struct {
+	At         string `json:"at"`
+	Dispatcher uint64 `json:"dispatcher"`
+	Node       string `json:"node"`
+	Operator   string `json:"operator"`
+	Barrier    string `json:"barrier"`
+	Text       string `json:"text"`
 }
 
 // ChangefeedRow reads a changefeed of the API; counted says that its counts were asked for.
@@ -30,10 +54,21 @@ func ChangefeedRow(c *weirv1.Changefeed, counted bool) Changefeed {
 		ID: c.GetId(), Name: c.GetName(), Status: Word(c.GetStatus().String(), "CHANGEFEED_STATUS_"), Source: c.GetSource(),
 		Sink: c.GetSink(), SinkFenced: c.GetSinkFenced(), SinkMaxWriteMS: c.GetSinkMaxWriteMs(),
 		Start: Position(c.GetStart()), Run: c.GetRun(), CreatedAt: c.GetCreatedAt(),
+		SyncPointEvery: c.GetSyncPointEvery(), Trigger: c.GetTrigger(), Watermark: Position(c.GetWatermark()),
+		WatermarkAt: c.GetWatermarkAt(), StatusAt: c.GetStatusAt(), StatusBy: c.GetStatusBy(), Reason: c.GetReason(),
+		Detail: c.GetDetail(), FailedBy: c.GetFailedBy(),
 	}
 	if counted {
-		tables, dispatchers, absent := c.GetTables(), c.GetDispatchers(), c.GetAbsent()
-		row.Tables, row.Dispatchers, row.Absent = &tables, &dispatchers, &absent
+		tables, dispatchers, absent, barriers := c.GetTables(), c.GetDispatchers(), c.GetAbsent(), c.GetBarriers()
+		row.Tables, row.Dispatchers, row.Absent, row.Barriers = &tables, &dispatchers, &absent, &barriers
+	}
+	if h := c.GetHold(); h != nil {
+		row.Hold = &Hold{
+			At: Position(h.GetAt()), Dispatcher: h.GetDispatcher(), Node: h.GetNode(), Operator: Token(h.GetOperator()), Text: h.GetText(),
+		}
+		if h.GetBarrier() != nil {
+			row.Hold.Barrier = Position(h.GetBarrier())
+		}
 	}
 	return row
 }
@@ -78,8 +113,14 @@ type Dispatcher struct {
 	PhaseAt  uint64    `json:"phase_at"`
 	PhaseMS  uint64    `json:"phase_ms"`
 	Failures uint32    `json:"failures"`
+	Trigger  bool      `json:"trigger"`
+	Waits    bool      `json:"waits"`
+	Leaving  bool      `json:"leaving"`
 	Progress *Progress `json:"progress,omitempty"`
 }
+
+// TriggerTable stands where a changefeed's trigger, which has no table, would have one.
+const TriggerTable = "(events)"
 
 // Progress is what the leader last heard of a running dispatcher.
 type Progress struct {
@@ -97,6 +138,10 @@ func DispatcherRow(d *weirv1.Dispatcher) Dispatcher {
 		Phase: Phase(d.GetPhase()), Node: d.GetNode(), Incarnation: Token(d.GetIncarnation()), Epoch: Token(d.GetEpoch()),
 		Operator: Token(d.GetOperator()), HeldBy: Token(d.GetHeldBy()), Position: Position(d.GetPosition()),
 		PlacedAt: d.GetPlacedAt(), PhaseAt: d.GetPhaseAt(), PhaseMS: d.GetPhaseMs(), Failures: d.GetFailures(),
+		Trigger: d.GetTrigger(), Waits: d.GetWaits(), Leaving: d.GetLeaving(),
+	}
+	if row.Trigger {
+		row.Table = TriggerTable
 	}
 	if p := d.GetProgress(); p != nil {
 		row.Progress = &Progress{Position: Position(p.GetPosition()), LagMS: p.GetLagMs(), Rows: p.GetRows(), Idle: p.GetIdle()}
@@ -181,6 +226,16 @@ type Operator struct {
 	EndedMS    uint64 `json:"ended_ms"`
 	ReplacedBy string `json:"replaced_by"`
 	WaitsFor   string `json:"waits_for"`
+	// DeadlineMS is the time after which it counts as stuck, StuckAt the entry that found it so.
+	DeadlineMS uint64 `json:"deadline_ms"`
+	StuckAt    uint64 `json:"stuck_at"`
+	Moved      bool   `json:"moved"`
+	// Spans are the key ranges of a split's children, Targets their nodes; Sources are a merge's dispatchers, Made those
+	// that a split or a merge has created.
+	Spans   []string `json:"spans"`
+	Targets []string `json:"targets"`
+	Sources []uint64 `json:"sources"`
+	Made    []uint64 `json:"made"`
 }
 
 // OperatorRow reads an operator of the API.
@@ -189,14 +244,22 @@ func OperatorRow(o *weirv1.Operator) Operator {
 	if result == "" {
 		result = "running"
 	}
-	return Operator{
+	row := Operator{
 		ID: Token(o.GetId()), Kind: Word(o.GetKind().String(), "OPERATOR_KIND_"), Dispatcher: o.GetDispatcher(),
 		Changefeed: o.GetChangefeed(), Table: o.GetTable(), From: o.GetFrom(), FromIncarnation: Token(o.GetFromIncarnation()),
 		To: o.GetTo(), ToIncarnation: Token(o.GetToIncarnation()), Epoch: Token(o.GetEpoch()), Aborting: o.GetAborting(),
 		Drop: o.GetDrop(), By: o.GetBy(), Since: o.GetSince(), SinceMS: o.GetSinceMs(), Result: result, Reason: o.GetReason(),
 		Detail: o.GetDetail(), Ended: o.GetEnded(), EndedMS: o.GetEndedMs(), ReplacedBy: Token(o.GetReplacedBy()),
-		WaitsFor: o.GetWaitsFor(),
+		WaitsFor: o.GetWaitsFor(), DeadlineMS: o.GetDeadlineMs(), StuckAt: o.GetStuckAt(), Moved: o.GetMoved(),
+		Spans: []string{}, Targets: []string{}, Sources: append([]uint64{}, o.GetSources()...), Made: append([]uint64{}, o.GetMade()...),
 	}
+	for _, s := range o.GetSpans() {
+		row.Spans = append(row.Spans, Keys(s))
+	}
+	for _, t := range o.GetTargets() {
+		row.Targets = append(row.Targets, t.GetNode())
+	}
+	return row
 }
 
 // Node is a worker and its newest incarnation.
@@ -217,6 +280,28 @@ type Node struct {
 	Pending      uint32 `json:"pending"`
 	EndedAt      uint64 `json:"ended_at"`
 	Lease        *Lease `json:"lease,omitempty"`
+	Drain        *Drain `json:"drain,omitempty"`
+}
+
+// Drain is how far a node's drain has come.
+type Drain struct {
+	Since       uint64 `json:"since"`
+	By          string `json:"by"`
+	From        uint32 `json:"from"`
+	Left        uint64 `json:"left"`
+	ConfirmedAt uint64 `json:"confirmed_at"`
+	WaitsFor    string `json:"waits_for"`
+}
+
+// Over says that the node holds nothing any more, and has confirmed it itself.
+func (d *Drain) Over() bool { return d.Left == 0 && d.ConfirmedAt != 0 }
+
+// Words says in a few words how a drain stands.
+func (d *Drain) Words() string {
+	if d.Over() {
+		return "drained, confirmed at " + Entry(d.ConfirmedAt)
+	}
+	return fmt.Sprintf("%d of %d left; waits for %s", d.Left, d.From, Dash(d.WaitsFor))
 }
 
 // Lease is what the leader knows of a node's lease.
@@ -240,6 +325,12 @@ func NodeRow(n *weirv1.Node) Node {
 		row.Lease = &Lease{
 			HeardAgeMS: l.GetHeardAgeMs(), Named: l.GetNamed(), GateOpen: l.GetGateOpen(), GateReason: l.GetGateReason(),
 			SetHashEqual: l.GetSetHashEqual(),
+		}
+	}
+	if d := n.GetDrain(); d != nil {
+		row.Drain = &Drain{
+			Since: d.GetSince(), By: d.GetBy(), From: d.GetFrom(), Left: d.GetLeft(), ConfirmedAt: d.GetConfirmedAt(),
+			WaitsFor: d.GetWaitsFor(),
 		}
 	}
 	return row
