@@ -1,6 +1,10 @@
 package control
 
-import "github.com/weir-project/weir/fsm"
+import (
+	"slices"
+
+	"github.com/weir-project/weir/fsm"
+)
 
 // findBarrier tells what Apply would answer to one placement's word about an event, if the view already shows that it
 // would change nothing. False: it may count, or only Apply can tell, so it has to go into the log.
@@ -34,7 +38,7 @@ func possible(feed fsm.Changefeed, key fsm.BarrierKey) bool {
 	if key.At.Stage != fsm.StageSyncPoint {
 		return key.Valid()
 	}
-	return feed.SyncPointEvery != 0 && key.At.TS != 0 && key.At.TS%feed.SyncPointEvery == 0
+	return feed.SyncPointEvery != 0 && key.At.TS != 0 && key.At.TS%feed.SyncPointEvery == 0 && feed.SyncPointAfter.Less(key.At)
 }
 
 func findWaiting(view *fsm.View, feed fsm.Changefeed, row fsm.Dispatcher, rep *fsm.BarrierReport) (fsm.Reason, bool) {
@@ -105,10 +109,14 @@ func findBarrierAll(view *fsm.View, inc fsm.Incarnation, rep *fsm.BarrierReport)
 	for _, id := range rep.Except {
 		except[id] = true
 	}
+	spec := &rep.Spec
+	if b, known := event(view, rep.Key); known {
+		spec = &b.Spec
+	}
 	answer := fsm.ReportInert
 	for row := range view.DispatchersOn(inc) {
 		table, _ := view.Table(row.Table)
-		if !row.HasRun || table.Changefeed != feed.ID || except[row.ID] {
+		if !row.HasRun || table.Changefeed != feed.ID || except[row.ID] || !concerns(spec, table) {
 			continue
 		}
 		got, decided := findBarrier(view, inc, rep, fsm.Pair{Dispatcher: row.ID, Epoch: row.Epoch})
@@ -120,4 +128,26 @@ func findBarrierAll(view *fsm.View, inc fsm.Incarnation, rep *fsm.BarrierReport)
 		}
 	}
 	return answer, true
+}
+
+// event returns an event, open or remembered.
+func event(view *fsm.View, key fsm.BarrierKey) (fsm.Barrier, bool) {
+	if b, open := view.Barrier(key); open {
+		return b, true
+	}
+	return view.BarrierRecord(key)
+}
+
+// concerns says whether an event concerns the dispatchers of a table; the trigger's is never asked about here.
+func concerns(spec *fsm.BarrierSpec, t fsm.Table) bool {
+	switch spec.Influence {
+	case fsm.InfluenceAll:
+		return true
+	case fsm.InfluenceSchema:
+		return t.Schema == spec.Schema
+	case fsm.InfluenceTables:
+		fallthrough
+	default:
+		return slices.Contains(spec.Tables, fsm.TableRef{Schema: t.Schema, Name: t.Name})
+	}
 }

@@ -366,6 +366,9 @@ func (w *barrierWorld) word() fsm.BarrierReport {
 	if rep.What == fsm.SaidWaiting && rapid.IntRange(0, 5).Draw(t, "other spec") == 0 {
 		rep.Spec.Statement = "alter"
 	}
+	if key.At.Stage == fsm.StageDDL && rapid.Bool().Draw(t, "one table") {
+		rep.Spec = fsm.BarrierSpec{Influence: fsm.InfluenceTables, Tables: []fsm.TableRef{{Schema: "public", Name: "t"}}}
+	}
 	rep.Permission = rapid.Uint64Range(0, 2).Draw(t, "permission")
 	return rep
 }
