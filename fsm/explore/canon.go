@@ -2,8 +2,8 @@ package explore
 
 import "github.com/weir-project/weir/fsm"
 
-// canon writes a shape down without its numbers. What it leaves out is listed in the test of its name, field by field and
-// with the reason, so that a new field of a row is not forgotten.
+// canon writes a shape down without its numbers. A test lists, field by field of every row, what it takes over and why it
+// leaves out the rest, so that a new field is not forgotten.
 type canon []byte
 
 func (c *canon) num(v int)   { *c = append(*c, byte(v)) }
@@ -69,6 +69,7 @@ func (c *canon) feed(sh *shape, f *fsm.Changefeed) {
 	c.position(f.Granted)
 	c.num(sh.rank(f.Trigger))
 	c.num(int(f.SyncPointEvery))
+	c.position(f.SyncPointAfter)
 }
 
 func (c *canon) table(t *tableShape) {
