@@ -16,7 +16,7 @@ func (m *CreateChangefeed) apply(s *State, x entryContext) Verdict {
 	s.meta.LastChangefeed++
 	feed := Changefeed{
 		ID: s.meta.LastChangefeed, Name: m.Name, Status: ChangefeedRunning, Source: m.Source, Sink: m.Sink,
-		SinkFenced: m.SinkFenced, SinkMaxWriteMS: m.SinkMaxWriteMS, Start: m.Start, Run: 1, CreatedAt: x.index,
+		SinkFenced: m.SinkFenced, SinkMaxWriteMS: m.SinkMaxWriteMS, Start: m.Start, Run: s.nextRun(), CreatedAt: x.index,
 		SyncPointEvery: m.SyncPointEvery, SyncPointAfter: m.Start, Watermark: m.Start, WatermarkAt: x.index, StatusAt: x.index, StatusBy: x.by,
 	}
 	s.setChangefeed(feed)
@@ -191,6 +191,12 @@ func (s *State) allStopped(feed Changefeed) Verdict {
 	return accepted(Facts{})
 }
 
+// nextRun issues the number of a run: what a sink has recorded under an older one means nothing to it.
+func (s *State) nextRun() uint64 {
+	s.meta.LastRun++
+	return s.meta.LastRun
+}
+
 // newRun sets everything of a changefeed back.
 func (s *State) newRun(feed Changefeed, from Position, x entryContext) Changefeed {
 	var open []Barrier
@@ -205,7 +211,7 @@ func (s *State) newRun(feed Changefeed, from Position, x entryContext) Changefee
 		row.Position = from
 		s.setDispatcher(row)
 	}
-	feed.Run++
+	feed.Run = s.nextRun()
 	feed.Watermark, feed.WatermarkAt, feed.Chain, feed.Granted = from, x.index, Position{}, Position{}
 	feed.SyncPointAfter = from
 	return feed

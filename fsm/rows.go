@@ -105,7 +105,8 @@ type Changefeed struct {
 	SinkFenced     bool
 	SinkMaxWriteMS uint32
 	Start          Position
-	// Run is part of every barrier key and resume row; it grows when the changefeed is set back below what it has done.
+	// Run is part of every barrier key and of every record at the sink. It is issued anew when the changefeed is set back
+	// below what it has done, and never used by another changefeed, also not by a later one of the same name.
 	Run       uint64
 	CreatedAt uint64 // log index
 	// SyncPointEvery is the distance of sync points in units of ts; zero for none.
@@ -543,6 +544,7 @@ type Meta struct {
 	LastTable       TableID
 	LastRequest     uint64
 	LastRecord      uint64
+	LastRun         uint64
 	// RequestFloorMS: requests built before it may have been forgotten.
 	RequestFloorMS uint64
 }
@@ -566,5 +568,6 @@ func (m *Meta) code(c *wire.Coder) {
 	wire.Int(c, &m.LastTable)
 	c.Uint64(&m.LastRequest)
 	c.Uint64(&m.LastRecord)
+	c.Uint64(&m.LastRun)
 	c.Uint64(&m.RequestFloorMS)
 }
