@@ -49,6 +49,13 @@ func newDownstream(up *upstream, rng *rand.Rand, tables ...string) *downstream {
 	return d
 }
 
+// fail says whether calls fail from now on.
+func (d *downstream) fail(yes bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.faults = yes
+}
+
 func (d *downstream) violated(format string, args ...any) {
 	d.violations = append(d.violations, fmt.Sprintf(format, args...))
 }

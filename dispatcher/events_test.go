@@ -52,7 +52,7 @@ func newEventWorld(t *testing.T, rng *rand.Rand, transactions int, every uint64)
 	up.end()
 	up.slow = 20 * time.Millisecond
 	x := &eventWorld{
-		t: t, rng: rng, c: newSmallCluster(t), up: up, down: newDownstream(up, rng, "p", "q"), every: every,
+		t: t, rng: rng, c: newSmallCluster(t), up: up, down: newDownstream(up, rand.New(rand.NewPCG(rng.Uint64(), 1)), "p", "q"), every: every,
 		members: map[fsm.NodeName]*member{},
 	}
 	keys := []string{"h", "q"}
@@ -140,9 +140,7 @@ func (x *eventWorld) heal() {
 		m.cable.set(false, false)
 		m.cable.lose(0)
 	}
-	x.down.mu.Lock()
-	x.down.faults = false
-	x.down.mu.Unlock()
+	x.down.fail(false)
 }
 
 func (x *eventWorld) decide() {
@@ -274,7 +272,7 @@ func TestEachEventTakesEffectOnceAtItsInstantUnderRandomFaults(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			t.Logf("round %d", round)
 			x := newEventWorld(t, rand.New(rand.NewPCG(seed, uint64(round))), 250, 60)
-			x.down.faults = true
+			x.down.fail(true)
 			pass(time.Second)
 			for range 40 {
 				x.fault()
