@@ -183,11 +183,12 @@ func TestCompletion(t *testing.T) {
 		want  []string
 	}{
 		{[]string{"oper"}, []string{"operator"}},
-		{[]string{"operator", ""}, []string{"add", "move", "remove", "cancel", "list", "get", "wait"}},
-		{[]string{"operator", "wait", ""}, []string{"29.13", "29.9"}},
+		{[]string{"operator", ""}, []string{"add", "move", "remove", "split", "merge", "cancel", "list", "get", "wait", "admit-many", "explain"}},
+		{[]string{"operator", "wait", ""}, []string{"29.13", "29.9", "29.17", "29.18"}},
 		{[]string{"operator", "move", "1", "--to", ""}, []string{"n1", "n2", "n3"}},
 		{[]string{"--bogus", "node", "get", "n2"}, []string{"n2"}},
-		{[]string{"changefeed", "get", ""}, []string{"shop"}},
+		{[]string{"changefeed", "get", ""}, []string{"shop", "broken"}},
+		{[]string{"barrier", "get", ""}, []string{"shop", "broken"}},
 		{[]string{"changefeed", "create", ""}, nil},
 		{[]string{"node", "list", "--servers", "x:1", "-o", ""}, []string{"table", "json"}},
 		{[]string{"dispatcher", "list", "--pha"}, []string{"--phase"}},

@@ -55,7 +55,7 @@ func (c *barrierList) Run(x *call) error {
 type barrierName struct {
 	Changefeed string `arg:"" help:"Name of the changefeed."`
 	Position   string `arg:"" help:"Where the event stands: TS/ddl, or TS alone for a sync point."`
-	Run        uint64 `name:"run" placeholder:"RUN" help:"The changefeed's run. Default: the present one."`
+	InRun      uint64 `name:"run" placeholder:"RUN" help:"The changefeed's run. Default: the present one."`
 }
 
 func (n *barrierName) at() (*weirv1.Position, error) {
@@ -82,7 +82,7 @@ func (c *barrierGet) Run(x *call) error {
 		return err
 	}
 	return x.ask(func(ctx context.Context, p plane.Plane) error {
-		b, err := p.Barrier(ctx, &weirv1.GetBarrierRequest{Read: x.read(), Changefeed: c.Changefeed, Run: c.Run, At: at, Missing: c.Missing})
+		b, err := p.Barrier(ctx, &weirv1.GetBarrierRequest{Read: x.read(), Changefeed: c.Changefeed, Run: c.InRun, At: at, Missing: c.Missing})
 		if err != nil {
 			return err
 		}
@@ -161,7 +161,7 @@ func (c *barrierExplain) Run(x *call) error {
 		return err
 	}
 	return x.explained(func(ctx context.Context, p plane.Plane) (*weirv1.Explanation, error) {
-		return p.ExplainBarrier(ctx, &weirv1.ExplainBarrierRequest{Read: x.read(), Changefeed: c.Changefeed, Run: c.Run, At: at})
+		return p.ExplainBarrier(ctx, &weirv1.ExplainBarrierRequest{Read: x.read(), Changefeed: c.Changefeed, Run: c.InRun, At: at})
 	})
 }
 
@@ -189,10 +189,10 @@ func (c *barrierDecide) Run(x *call) error {
 	}[c.As]
 	return x.ask(func(ctx context.Context, p plane.Plane) error {
 		req := &weirv1.DecideBarrierRequest{
-			Header: header, Changefeed: c.Changefeed, Run: c.Run, At: at, Permission: c.Permission, Decision: decision,
+			Header: header, Changefeed: c.Changefeed, Run: c.InRun, At: at, Permission: c.Permission, Decision: decision,
 		}
 		if req.GetPermission() == 0 {
-			b, err := p.Barrier(ctx, &weirv1.GetBarrierRequest{Read: x.read(), Changefeed: c.Changefeed, Run: c.Run, At: at, Missing: 1})
+			b, err := p.Barrier(ctx, &weirv1.GetBarrierRequest{Read: x.read(), Changefeed: c.Changefeed, Run: c.InRun, At: at, Missing: 1})
 			if err != nil {
 				return err
 			}

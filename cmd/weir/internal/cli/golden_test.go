@@ -59,6 +59,29 @@ func goldens() map[string]string {
 		"node_get":          "node get n2",
 		"node_fence":        "node fence n1 --incarnation 29.1 --request-id r1",
 		"cluster_status":    "cluster status",
+		"changefeed_failed": "changefeed get broken",
+		"changefeed_back":   "changefeed resume shop --from 50 --force --request-id r1",
+		"changefeed_update": "changefeed update broken --sync-point-every 0 --request-id r1",
+		"operator_split":    "operator split 2 --key x:208000000000000046 --to n1,- --request-id r1",
+		"operator_merge":    "operator merge 5 6 --request-id r1",
+		"operator_many":     "operator admit-many --request-id r1",
+		"operator_getsplit": "operator get 29.17",
+		"operator_getmerge": "operator get 29.18",
+		"operator_explain":  "operator explain 29.13",
+		"dispatcher_why":    "dispatcher explain 1",
+		"barrier_list":      "barrier list",
+		"barrier_get":       "barrier get shop 120/ddl",
+		"barrier_undecided": "barrier get shop 200",
+		"barrier_unknown":   "barrier get shop 7/ddl",
+		"barrier_explain":   "barrier explain shop 120/ddl",
+		"barrier_decide":    "barrier decide shop 200 --as written --request-id r1",
+		"node_drain":        "node drain n1 --request-id r1",
+		"node_clear":        "node clear n1 --request-id r1",
+		"request_explain":   "request explain r1@77",
+		"policy_get":        "policy get",
+		"policy_set":        "policy set fail_after=7 cancel_stuck=false --request-id r1",
+		"dry_run":           "operator move 1 --to n2 --dry-run --at 40",
+		"log_replay":        "log replay --to 40",
 	}
 }
 
@@ -95,6 +118,8 @@ func TestEmptyLists(t *testing.T) {
 		"operator list":            "weir operator list --finished",
 		"operator list --finished": "no ended operators",
 		"node list":                "weir agent --node NAME",
+		"barrier list":             "weir barrier list --ended",
+		"barrier list --ended":     "no ended events",
 	} {
 		t.Run(line, func(t *testing.T) {
 			r := run(t, &fakePlane{}, strings.Fields(line)...)
