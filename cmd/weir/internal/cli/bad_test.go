@@ -46,7 +46,7 @@ func TestBadInput(t *testing.T) {
 		{"past without dry run", "changefeed pause shop --at 7", ExitUsage, "want --dry-run too"},
 		{"no such event", "barrier get shop 7/rows", ExitUsage, "no event stands at 7/rows"},
 		{"no position", "barrier get shop x", ExitUsage, "parse position"},
-		{"undecided decision", "barrier decide shop 200", ExitUsage, "--as"},
+		{"undecided decision", "barrier decide shop 200", ExitUsage, "then add --as written"},
 		{"few targets", "operator split 2 --key x:aa --to n1", ExitUsage, "for 2 spans"},
 		{"odd key", "operator split 2 --key x:a", ExitUsage, "in hexadecimal"},
 		{"mixed keys", "operator split 2 --key x:aa --key 7", ExitUsage, "not both"},

@@ -169,7 +169,7 @@ type barrierDecide struct {
 	Mutation
 	barrierName
 
-	As         string `required:"" enum:"written,write-again,skip" help:"What to take for true: written (it is downstream), write-again (it is not, or repeating it is harmless), skip (sync points only)."`
+	As         string `enum:",written,write-again,skip" default:"" help:"What to take for true: written (it is downstream), write-again (it is not, or repeating it is harmless), skip (sync points only)."`
 	Permission uint64 `placeholder:"NUMBER" help:"Number of the last permission, as weir barrier get shows it: refused if it is another by now. Default: the present one."`
 }
 
@@ -178,6 +178,10 @@ func (c *barrierDecide) Run(x *call) error {
 	at, err := c.at()
 	if err != nil {
 		return err
+	}
+	if c.As == "" {
+		return usage("what was it? look at the sink and at weir barrier get %s %s, then add --as written (it is downstream), --as write-again (it is not, or repeating it is harmless) or --as skip (a sync point that nobody needs)",
+			c.Changefeed, c.Position)
 	}
 	header, err := x.header(c.Mutation)
 	if err != nil {
