@@ -605,8 +605,10 @@ func TestField_B37_NoSyncPointIsSkipped(t *testing.T) {
 	for _, d := range []fsm.DispatcherID{a, b, e.trigger} {
 		e.runs(d, "n1")
 	}
-	key := func(ts uint64) fsm.BarrierKey { return fsm.BarrierKey{Changefeed: feed.ID, Run: 1, At: fsm.At(ts)} }
-	change := fsm.BarrierKey{Changefeed: feed.ID, Run: 1, At: fsm.Position{TS: 20, Stage: fsm.StageDDL}}
+	key := func(ts uint64) fsm.BarrierKey {
+		return fsm.BarrierKey{Changefeed: feed.ID, Run: feed.Run, At: fsm.At(ts)}
+	}
+	change := fsm.BarrierKey{Changefeed: feed.ID, Run: feed.Run, At: fsm.Position{TS: 20, Stage: fsm.StageDDL}}
 	point := fsm.SyncPointSpec()
 	wait := func(d fsm.DispatcherID, k fsm.BarrierKey, spec fsm.BarrierSpec, earlier fsm.Position) fsm.Reason {
 		return e.tells(d, fsm.BarrierReport{Key: k, What: fsm.SaidWaiting, Spec: spec, Earlier: earlier})

@@ -146,7 +146,7 @@ func admissionMutants() []mutant {
 			file:   file,
 			old:    "SlotHeld:            {0, refuseHeld,",
 			new:    "SlotHeld:            {0, admitAdd,",
-			tells:  []catcher{script("admission_held"), invariant("no start while a removal holds the range")},
+			tells:  []catcher{script("admission_held"), test("TestReview_R06"), invariant("no start while a removal holds the range")},
 		},
 		{
 			id: "expect-epoch", rules: []string{"B11", "compare and set"},

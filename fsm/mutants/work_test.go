@@ -30,7 +30,7 @@ func workMutants() []mutant {
 			file:   operator,
 			old:    "\ts.removals.add(s.heldRange(row))\n\tif row.Phase == Stopping",
 			new:    "\tif row.Phase == Stopping",
-			tells:  []catcher{script("admission_held"), script("drop_at_every_step"), invariant("indexes equal a recomputation"), invariant("no start while a removal holds the range")},
+			tells:  []catcher{script("admission_held"), test("TestReview_R06"), script("drop_at_every_step"), invariant("indexes equal a recomputation"), invariant("no start while a removal holds the range")},
 		},
 		{
 			id: "removal-without-stop", rules: []string{"invariant 7", "replace"},
@@ -94,7 +94,7 @@ func workMutants() []mutant {
 			file:   changefeed,
 			old:    "case len(tables) == 0:\n",
 			new:    "case len(tables) < 2:\n",
-			tells:  []catcher{script("drop_changefeed"), invariant("no orphans")},
+			tells:  []catcher{script("drop_changefeed"), test("TestReview_R06"), invariant("no orphans")},
 		},
 		{
 			id: "set-back-without-force", rules: []string{"R21", "runs"},
@@ -116,8 +116,8 @@ func workMutants() []mutant {
 			id: "same-run", rules: []string{"R21", "runs"},
 			breaks: "a changefeed that is set back keeps its run, so that old events and resume points count",
 			file:   changefeed,
-			old:    "\tfeed.Run++\n",
-			new:    "\tfeed.Run += 0\n",
+			old:    "\tfeed.Run = s.nextRun()\n",
+			new:    "\t_ = s.nextRun()\n",
 			tells:  []catcher{test("TestReview_R21"), script("runs"), invariant("no orphans")},
 		},
 		{
