@@ -76,15 +76,6 @@ type action struct {
 	a, b, c uint8
 }
 
-// pack makes one number of it.
-func (a action) pack() uint32 {
-	return uint32(a.kind)<<24 | uint32(a.a)<<16 | uint32(a.b)<<8 | uint32(a.c)
-}
-
-func unpack(v uint32) action {
-	return action{kind: kind(v >> 24), a: uint8(v >> 16), b: uint8(v >> 8), c: uint8(v)}
-}
-
 // stale says whether the action must change nothing.
 func (a action) stale() bool { return a.kind >= doReportStale && a.kind <= lastCommand }
 
@@ -97,6 +88,7 @@ type ask struct {
 
 // ask builds the command of an action, in the numbers of sh.
 func (w *World) ask(sh *shape, a action) ask {
+	//exhaustive:ignore
 	switch a.kind {
 	case doAdd, doMove, doMoveFrom, doMoveNowhere, doRemove, doExpect:
 		return w.askOperator(sh, a)
@@ -149,6 +141,7 @@ func (w *World) askOperator(sh *shape, a action) ask {
 	row, to := &sh.rows[a.a], nodeName(int(a.b))
 	m := &fsm.AdmitOperator{Op: fsm.OpMove, Dispatcher: row.ID, To: to}
 	d := dispatcherWord(row.ID)
+	//exhaustive:ignore
 	switch a.kind {
 	case doMove:
 		m.FromAny = true
@@ -185,6 +178,7 @@ func (w *World) askSplit(sh *shape, a action) ask {
 
 func askNode(sh *shape, a action) ask {
 	n, name := &sh.nodes[a.a], nodeName(int(a.a))
+	//exhaustive:ignore
 	switch a.kind {
 	case doRegister:
 		return ask{command: registration(name), line: "register " + string(name)}
@@ -248,15 +242,18 @@ func (w *World) askReport(sh *shape, a action) ask {
 }
 
 func reportOf(node fsm.NodeName, inc fsm.Incarnation, reports ...fsm.PlacementReport) ask {
-	line := fmt.Sprintf("report %s#%s", node, inc)
+	words := []string{fmt.Sprintf("report %s#%s", node, inc)}
 	for i := range reports {
 		r := &reports[i]
-		line += fmt.Sprintf(" %s %s@%s", r.What, dispatcherWord(r.Dispatcher), r.Epoch)
+		word := fmt.Sprintf("%s %s@%s", r.What, dispatcherWord(r.Dispatcher), r.Epoch)
 		if r.HasPosition {
-			line += ":" + r.Position.String()
+			word += ":" + r.Position.String()
 		}
+		words = append(words, word)
 	}
-	return ask{command: &fsm.ReportPlacements{Node: node, Incarnation: inc, Reports: reports}, line: line}
+	return ask{
+		command: &fsm.ReportPlacements{Node: node, Incarnation: inc, Reports: reports}, line: strings.Join(words, " "),
+	}
 }
 
 // askStale is everything at once that a node must not be believed.

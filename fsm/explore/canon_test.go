@@ -63,8 +63,8 @@ func TestEveryFieldOfEveryRowIsDecidedOn(t *testing.T) {
 	} {
 		typ := reflect.TypeOf(c.row)
 		var have, want []string
-		for i := range typ.NumField() {
-			have = append(have, typ.Field(i).Name)
+		for field := range typ.Fields() {
+			have = append(have, field.Name)
 		}
 		for name := range c.fields {
 			want = append(want, name)

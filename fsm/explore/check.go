@@ -146,6 +146,7 @@ func checkPositions(before, after *shape, a action, e *edge) error {
 
 // tells says whether the action is a word about how far the dispatcher has come.
 func (a action) tells(d int, row *rowShape) bool {
+	//exhaustive:ignore
 	switch a.kind {
 	case doReport:
 		return int(a.a) == d && a.c != 0

@@ -182,11 +182,11 @@ func (w *World) askSayStale(sh *shape, a action) ask {
 				}
 			}
 			m.Reports = append(m.Reports, r)
-			whom := ""
+			var whom []string
 			for _, p := range r.Pairs {
-				whom += fmt.Sprintf("%s@%s ", dispatcherWord(p.Dispatcher), p.Epoch)
+				whom = append(whom, fmt.Sprintf("%s@%s", dispatcherWord(p.Dispatcher), p.Epoch))
 			}
-			lines = append(lines, w.sayLine(sh, int(a.a), &r, e, strings.TrimSpace(whom)))
+			lines = append(lines, w.sayLine(sh, int(a.a), &r, e, strings.Join(whom, " ")))
 		}
 	}
 	return ask{command: m, line: strings.Join(lines, "\n")}

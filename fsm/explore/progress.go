@@ -2,6 +2,7 @@ package explore
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/weir-project/weir/fsm"
 )
@@ -12,6 +13,7 @@ import (
 
 // progress says whether a step is taken by the system itself, sooner or later.
 func (t *stepper) progress(s *state, a action) bool {
+	//exhaustive:ignore
 	switch a.kind {
 	case doAdd, doRegister, doResume, doExpire, doReport, doSay, doSayAll, doAdvance, doTick, doExpireLate,
 		nodeLate, askExpire,
@@ -126,9 +128,9 @@ func (g *graph) hang(states int) (number uint32, found bool) {
 // waitsFor tells what does not end in a state.
 func (t *stepper) waitsFor(s *state) string {
 	sh := s.at.shape
-	text := fmt.Sprintf("%d operators and %d events are open", len(sh.ops), len(sh.open))
+	words := []string{fmt.Sprintf("%d operators and %d events are open", len(sh.ops), len(sh.open))}
 	for d := range sh.rows {
-		text += fmt.Sprintf(", dispatcher %d is %s at %s", sh.rows[d].ID, sh.rows[d].Phase, sh.rows[d].Position)
+		words = append(words, fmt.Sprintf("dispatcher %d is %s at %s", sh.rows[d].ID, sh.rows[d].Phase, sh.rows[d].Position))
 	}
-	return text
+	return strings.Join(words, ", ")
 }

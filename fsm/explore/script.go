@@ -83,6 +83,7 @@ func (p *player) play(a action) {
 // words tells what a node does.
 func (p *player) words(sh *shape, a action) string {
 	name := nodeName(int(a.a))
+	//exhaustive:ignore
 	switch a.kind {
 	case nodeFenced:
 		return fmt.Sprintf("%s loses its lease and runs nothing any more", name)
@@ -99,6 +100,7 @@ func (p *player) words(sh *shape, a action) string {
 		row := &sh.rows[r.row]
 		what = fmt.Sprintf("%s@%s", dispatcherWord(row.ID), row.Epoch)
 	}
+	//exhaustive:ignore
 	switch a.kind {
 	case nodeStarts:
 		return fmt.Sprintf("%s obeys an order to start %s", name, what)

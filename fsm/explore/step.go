@@ -101,24 +101,24 @@ func (t *stepper) ofReports(s *state, r *record, buf []action) []action {
 
 // ofNode: what a node may do with a placement.
 func (t *stepper) ofNode(s *state, r *record, i, j uint8, buf []action) []action {
-	step := func(k kind, c uint8) { buf = append(buf, action{kind: k, a: i, b: j, c: c}) }
+	step := func(k kind) { buf = append(buf, action{kind: k, a: i, b: j}) }
 	switch {
 	case r.life == unheard:
 		if r.mayStart() {
-			step(nodeStarts, 0)
+			step(nodeStarts)
 		}
 		if r.mayStop() {
-			step(nodeToldStop, 0)
+			step(nodeToldStop)
 		}
 	case r.life == building:
-		step(nodeBuilt, 0)
-		step(nodeFails, 0)
+		step(nodeBuilt)
+		step(nodeFails)
 	case r.life == running:
 		buf = t.ofRunning(s, r, i, j, buf)
 	case r.row < 0: // ended, and no news to the state machine
-		step(nodeAcked, 0)
+		step(nodeAcked)
 	case t.world.Node.ForgetsOnReport:
-		step(nodeAcked, 0)
+		step(nodeAcked)
 	}
 	return buf
 }
@@ -196,6 +196,7 @@ func (t *stepper) nodeStep(s *state, a action) error {
 		return t.loseLease(s, n, a.b == 1)
 	}
 	r := &n.records[a.b]
+	//exhaustive:ignore
 	switch a.kind {
 	case nodeLate:
 		n.paused = true

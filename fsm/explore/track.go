@@ -24,7 +24,7 @@ func (r *record) owes(w *World, sh *shape) bool {
 	}
 	b := sh.barrier(&w.Events[e])
 	holds := b != nil && b.Status == fsm.BarrierInWriting && b.Writer == row.ID && b.WriterEpoch == row.Epoch
-	return holds && !(r.doing == unsure && b.Unknown)
+	return holds && (r.doing != unsure || !b.Unknown)
 }
 
 // writing says whether the node is writing an event.
@@ -62,21 +62,26 @@ func (t *stepper) ofEvents(s *state, r *record, buf []action) []action {
 		if !e.concerns(table) || r.from > e.before {
 			continue
 		}
-		here := r.at == e.before
-		if here || (w.Late && r.at > e.before) {
+		if w.Late && r.at > e.before {
 			say(i, fsm.SaidWaiting)
-		}
-		if here && r.doing == passes || w.Late && r.at > e.before {
 			say(i, fsm.SaidPassed)
 		}
-		if here && r.doing == wrote {
+		if r.at != e.before {
+			continue
+		}
+		say(i, fsm.SaidWaiting)
+		switch r.doing {
+		case passes:
+			say(i, fsm.SaidPassed)
+		case wrote:
 			say(i, fsm.SaidWritten)
-		}
-		if here && r.doing == unsure {
+		case unsure:
 			say(i, fsm.SaidUnknown)
-		}
-		if here && r.doing == waits && r.life.ended() && s.at.shape.rows[r.row].write == uint8(i+1) {
-			say(i, fsm.SaidNotBegun)
+		case waits:
+			if r.life.ended() && s.at.shape.rows[r.row].write == uint8(i+1) {
+				say(i, fsm.SaidNotBegun)
+			}
+		case writes:
 		}
 	}
 	return buf
@@ -128,6 +133,7 @@ func (t *stepper) ofRunning(s *state, r *record, i, j uint8, buf []action) []act
 
 // eventStep is a step along the track.
 func (t *stepper) eventStep(s *state, r *record, a action) error {
+	//exhaustive:ignore
 	switch a.kind {
 	case nodeMoves:
 		return t.moves(s, r)

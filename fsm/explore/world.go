@@ -97,10 +97,11 @@ func (w *World) creation() ask {
 	if w.SyncPoints != 0 {
 		line += fmt.Sprintf(" sync-points=%d", w.SyncPoints)
 	}
+	words := []string{line}
 	for _, t := range w.First {
-		line += tableWords(t)
+		words = append(words, tableWords(t))
 	}
-	return ask{command: m, line: line}
+	return ask{command: m, line: strings.Join(words, "")}
 }
 
 // concrete is a state with its log's next index.
@@ -127,57 +128,71 @@ func (w *World) menu(sh *shape) []action {
 
 // choices are all actions of one kind.
 func (w *World) choices(sh *shape, k kind) []action {
-	var all []action
+	//exhaustive:ignore
 	switch k {
-	case doAdd, doMove, doMoveNowhere:
-		for d := range sh.rows {
-			if w.idle(sh, d) {
-				continue
-			}
+	case doAdd, doMove, doMoveNowhere, doMoveFrom:
+		return w.placings(sh, k)
+	case doRemove:
+		return each(len(sh.rows), k)
+	case doCancel:
+		return each(len(sh.ops), k)
+	case doRegister, doFence, doStartDrain, doClearDrain, doConfirmDrain:
+		return each(w.Nodes, k)
+	case doAdvance: // as far as nodes allow, which the state does not say
+		return nil
+	case doDecide:
+		return w.decisions()
+	case doAddTable, doDropTable:
+		return w.tables(sh, k)
+	case doSplit:
+		return w.splits(sh)
+	case doMerge:
+		return w.merges(sh)
+	default: // doPause, doResume
+		return each(1, k)
+	}
+}
+
+// each is one action of the kind for each of so many.
+func each(n int, k kind) []action {
+	all := make([]action, n)
+	for i := range all {
+		all[i] = action{kind: k, a: uint8(i)}
+	}
+	return all
+}
+
+// placings: every dispatcher to every node, from every node where that is named.
+func (w *World) placings(sh *shape, k kind) []action {
+	var all []action
+	for d := range sh.rows {
+		switch {
+		case w.idle(sh, d):
+		case k == doMoveFrom:
+			all = append(all, w.movesFrom(d)...)
+		default:
 			for n := range w.Nodes {
 				all = append(all, action{kind: k, a: uint8(d), b: uint8(n)})
 			}
 		}
-	case doMoveFrom:
-		for d := range sh.rows {
-			if w.idle(sh, d) {
-				continue
-			}
-			all = append(all, w.movesFrom(d)...)
-		}
-	case doRemove:
-		for d := range sh.rows {
-			all = append(all, action{kind: k, a: uint8(d)})
-		}
-	case doCancel:
-		for o := range sh.ops {
-			all = append(all, action{kind: k, a: uint8(o)})
-		}
-	case doRegister, doFence, doStartDrain, doClearDrain, doConfirmDrain:
-		for n := range w.Nodes {
-			all = append(all, action{kind: k, a: uint8(n)})
-		}
-	case doAdvance: // as far as nodes allow, which the state does not say
-	case doDecide:
-		all = w.decisions()
-	case doAddTable:
-		for i := range w.Tables {
-			if len(sh.rows)+len(w.Tables[i].SplitKeys)+1 <= w.MaxDispatchers {
-				all = append(all, action{kind: k, a: uint8(i)})
-			}
-		}
-	case doDropTable:
+	}
+	return all
+}
+
+func (w *World) tables(sh *shape, k kind) []action {
+	var all []action
+	if k == doDropTable {
 		for t := range sh.tabs {
 			if !sh.tabs[t].Dropping && !sh.tabs[t].Trigger {
 				all = append(all, action{kind: k, a: uint8(t)})
 			}
 		}
-	case doSplit:
-		all = w.splits(sh)
-	case doMerge:
-		all = w.merges(sh)
-	default: // doPause, doResume
-		all = append(all, action{kind: k})
+		return all
+	}
+	for i := range w.Tables {
+		if len(sh.rows)+len(w.Tables[i].SplitKeys)+1 <= w.MaxDispatchers {
+			all = append(all, action{kind: k, a: uint8(i)})
+		}
 	}
 	return all
 }

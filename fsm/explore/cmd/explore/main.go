@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-project/weir/fence/clock"
 	"github.com/weir-project/weir/fsm/explore"
 )
 
@@ -55,27 +56,28 @@ func run(ctx context.Context, worlds []*explore.World, c explore.Config) error {
 	if len(worlds) == 0 {
 		return fmt.Errorf("explore: no world has that name")
 	}
-	fmt.Printf(layout, "world", "states", "transitions", "fsm states", "fsm transitions", "depth", "seconds", "violations")
+	say(layout, "world", "states", "transitions", "fsm states", "fsm transitions", "depth", "seconds", "violations")
+	ticks := clock.System()
 	var sum total
 	for _, w := range worlds {
-		began := time.Now()
+		began := ticks.Now()
 		c.World = w
 		r, err := explore.Explore(ctx, c)
-		took := time.Since(began)
+		took := clock.MaxElapsed(began, ticks.Now())
 		if err != nil {
 			return fmt.Errorf("explore world %q after %d states: %w", w.Name, r.States, err)
 		}
 		if r.Found != nil {
 			return fmt.Errorf("world %q: %w after %d steps; play this with `weir scenario run FILE`:\n\n%s", w.Name, r.Found.Err, r.Found.Steps, r.Found.Script)
 		}
-		fmt.Printf(layout, w.Name, r.States, r.Transitions, r.Standings, r.Applied, r.Depth, seconds(took), 0)
-		fmt.Printf("    %s\n", w.Bounds)
+		say(layout, w.Name, r.States, r.Transitions, r.Standings, r.Applied, r.Depth, seconds(took), 0)
+		say("    %s\n", w.Bounds)
 		sum.states += r.States
 		sum.transitions += r.Transitions
 		sum.applied += r.Applied
 		sum.took += took
 	}
-	fmt.Printf(layout, "all", sum.states, sum.transitions, "", sum.applied, "", seconds(sum.took), 0)
+	say(layout, "all", sum.states, sum.transitions, "", sum.applied, "", seconds(sum.took), 0)
 	return nil
 }
 
@@ -83,3 +85,5 @@ func run(ctx context.Context, worlds []*explore.World, c explore.Config) error {
 const layout = "%-40v %10v %12v %10v %15v %5v %8v %10v\n"
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f", d.Seconds()) }
+
+func say(format string, values ...any) { _, _ = fmt.Fprintf(os.Stdout, format, values...) }
