@@ -49,7 +49,7 @@ func TestEqualSeedsPlayEqualCommands(t *testing.T) {
 
 func TestWarmingFillsThePast(t *testing.T) {
 	w := newWorld(300, 1)
-	w.warm()
+	w.warm(20_000)
 	p := w.state.Meta().Policy
 	finished := 0
 	for range w.state.FinishedOperators() {
@@ -97,7 +97,7 @@ func TestOutsideOfValgrindRequestsDoNothing(t *testing.T) {
 
 func TestArgumentsThatMakeNoSense(t *testing.T) {
 	for _, args := range [][]string{
-		{"-sizes", "1000,1000"}, {"-sizes", "10"}, {"-sizes", "many"}, {"-batch", "0"}, {"-waves", "0"}, {"-rounds", "-1"},
+		{"-sizes", "1000,1000"}, {"-sizes", "10"}, {"-sizes", "many"}, {"-batch", "0"}, {"-waves", "0"}, {"-rounds", "0"}, {"-history", "0"},
 	} {
 		_, err := parse(args)
 		require.Error(t, err, "%q", args)

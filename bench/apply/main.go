@@ -8,18 +8,21 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/weir-project/weir/fsm"
 )
 
 // options are the command line.
 type options struct {
-	sizes  []int
-	rounds int
-	waves  int
-	batch  int
-	seed   uint64
-	short  bool
-	keep   string
-	serve  int // internal: be the child of one size
+	sizes   []int
+	rounds  int
+	waves   int
+	batch   int
+	seed    uint64
+	history int
+	short   bool
+	keep    string
+	serve   int // internal: be the child of one size
 }
 
 // errBounds says that a bound does not hold.
@@ -41,14 +44,15 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.waves, "waves", 40, "waves of about 1,000 commands in a round")
 	f.IntVar(&o.batch, "batch", 1, "commands in a log entry")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of everything random")
-	f.BoolVar(&o.short, "short", false, "1,000 and 100,000 dispatchers, instructions and allocations only")
+	f.IntVar(&o.history, "history", int(fsm.DefaultPolicy().KeepHistory), "ended placements that the state remembers")
+	f.BoolVar(&o.short, "short", false, "1,000 and 100,000 dispatchers, a short history, no times")
 	f.StringVar(&o.keep, "keep", "", "folder for callgrind's output files, for callgrind_annotate")
 	f.IntVar(&o.serve, "serve", 0, "internal: build so many dispatchers and take orders on standard input")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
 	if o.short {
-		sizes, o.rounds, o.waves = "1000,100000", 0, 10
+		sizes, o.rounds, o.waves, o.history = "1000,100000", 0, 10, 20_000
 	}
 	for word := range strings.SplitSeq(sizes, ",") {
 		n, err := strconv.Atoi(word)
@@ -57,8 +61,8 @@ func parse(args []string) (options, error) {
 		}
 		o.sizes = append(o.sizes, n)
 	}
-	if o.batch < 1 || o.waves < 1 || o.rounds < 0 {
-		return o, errors.New("batch and waves are at least 1, rounds at least 0")
+	if o.batch < 1 || o.waves < 1 || o.history < 1 || (o.rounds < 1 && !o.short) {
+		return o, errors.New("rounds, waves, batch and history are at least 1")
 	}
 	return o, nil
 }
@@ -69,7 +73,7 @@ func run(args []string, out io.Writer) error {
 		return err
 	}
 	if o.serve > 0 {
-		return serve(o.serve, o.seed, os.Stdin, out)
+		return serve(o.serve, o.seed, o.history, os.Stdin, out)
 	}
 	rows, err := o.measure()
 	if err != nil {

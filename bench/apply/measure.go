@@ -62,10 +62,10 @@ func measureHeap(n int, seed uint64) (*world, heap, error) {
 	return w, h, nil
 }
 
-// warm fills the bounded memory of the past to its limits under the default policy, so that each further command
-// forgets as much as it adds.
-func (w *world) warm() {
-	w.setPolicy(func(*fsm.Policy) {})
+// warm fills the bounded memory of the past to its limits, those of the default policy but for the history's, so that
+// each further command forgets as much as it adds.
+func (w *world) warm(history int) {
+	w.setPolicy(func(p *fsm.Policy) { p.KeepHistory = uint32(history) })
 	p := w.state.Meta().Policy
 	ended := min(int(p.KeepHistory), len(w.places)*int(p.KeepHistoryEach)/2)
 	for done := 0; done < max(ended, int(p.KeepOperators)); done += waveSize {
@@ -166,7 +166,7 @@ type order struct {
 }
 
 // serve builds, answers with the heap, then carries out orders until its input ends.
-func serve(n int, seed uint64, in io.Reader, out io.Writer) error {
+func serve(n int, seed uint64, history int, in io.Reader, out io.Writer) error {
 	c := child{in: json.NewDecoder(in), out: json.NewEncoder(out)}
 	var h heap
 	var err error
@@ -176,7 +176,7 @@ func serve(n int, seed uint64, in io.Reader, out io.Writer) error {
 		return err
 	}
 	before := liveHeap()
-	c.w.warm()
+	c.w.warm(history)
 	after := liveHeap()
 	h.Past = after - min(before, after)
 	if err := c.out.Encode(h); err != nil {

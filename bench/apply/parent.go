@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"text/tabwriter"
 )
 
@@ -32,7 +33,7 @@ func start(o options, n int, env []string, prefix ...string) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	args := slices.Concat(prefix, []string{self, "-serve", strconv.Itoa(n), "-seed", strconv.FormatUint(o.seed, 10)})
+	args := slices.Concat(prefix, []string{self, "-serve", strconv.Itoa(n), "-seed", strconv.FormatUint(o.seed, 10), "-history", strconv.Itoa(o.history)})
 	p := &process{n: n, cmd: exec.CommandContext(context.Background(), args[0], args[1:]...)} //nolint:gosec // this program itself; it ends with its input
 	p.cmd.Stderr = os.Stderr
 	p.cmd.Env = append(os.Environ(), env...)
@@ -84,13 +85,14 @@ func (o options) measure() ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i := range rows {
-		fmt.Fprintf(os.Stderr, "counting instructions at %d dispatchers\n", rows[i].dispatchers)
-		if rows[i].instructions, err = o.countInstructions(rows[i].dispatchers); err != nil {
-			return nil, err
-		}
+	fmt.Fprintln(os.Stderr, "counting instructions at every size")
+	errs := make([]error, len(rows))
+	var all sync.WaitGroup
+	for i := range rows { // side by side: what is counted does not depend on the machine's load
+		all.Go(func() { rows[i].instructions, errs[i] = o.countInstructions(rows[i].dispatchers) })
 	}
-	return rows, nil
+	all.Wait()
+	return rows, errors.Join(errs...)
 }
 
 // measureNative measures heap, allocations and time. All sizes are alive at once, and take turns.
