@@ -1679,6 +1679,8 @@ type Work struct {
 	Trigger bool `protobuf:"varint,13,opt,name=trigger,proto3" json:"trigger,omitempty"`
 	// Distance of sync points in units of ts; 0: none.
 	SyncPointEvery uint64 `protobuf:"varint,14,opt,name=sync_point_every,json=syncPointEvery,proto3" json:"sync_point_every,omitempty"`
+	// Sync points stand above it.
+	SyncPointAfter *Position `protobuf:"bytes,15,opt,name=sync_point_after,json=syncPointAfter,proto3" json:"sync_point_after,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -1809,6 +1811,13 @@ func (x *Work) GetSyncPointEvery() uint64 {
 		return x.SyncPointEvery
 	}
 	return 0
+}
+
+func (x *Work) GetSyncPointAfter() *Position {
+	if x != nil {
+		return x.SyncPointAfter
+	}
+	return nil
 }
 
 // Order is what a node should do with one placement; repeated until state changes.
@@ -2672,7 +2681,7 @@ const file_weir_v1_session_proto_rawDesc = "" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x14\n" +
 	"\x05index\x18\x03 \x01(\x04R\x05index\x12\x1d\n" +
 	"\n" +
-	"elapsed_ns\x18\x04 \x01(\x04R\telapsedNs\"\xae\x03\n" +
+	"elapsed_ns\x18\x04 \x01(\x04R\telapsedNs\"\xeb\x03\n" +
 	"\x04Work\x12\x1e\n" +
 	"\n" +
 	"changefeed\x18\x01 \x01(\tR\n" +
@@ -2691,7 +2700,8 @@ const file_weir_v1_session_proto_rawDesc = "" +
 	"\x05start\x18\v \x01(\v2\x11.weir.v1.PositionR\x05start\x12#\n" +
 	"\rchangefeed_id\x18\f \x01(\x04R\fchangefeedId\x12\x18\n" +
 	"\atrigger\x18\r \x01(\bR\atrigger\x12(\n" +
-	"\x10sync_point_every\x18\x0e \x01(\x04R\x0esyncPointEvery\"\xa4\x01\n" +
+	"\x10sync_point_every\x18\x0e \x01(\x04R\x0esyncPointEvery\x12;\n" +
+	"\x10sync_point_after\x18\x0f \x01(\v2\x11.weir.v1.PositionR\x0esyncPointAfter\"\xa4\x01\n" +
 	"\x05Order\x12&\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x12.weir.v1.OrderKindR\x04kind\x12\x1e\n" +
 	"\n" +
@@ -2870,37 +2880,38 @@ var file_weir_v1_session_proto_depIdxs = []int32{
 	18, // 24: weir.v1.SessionRequest.barrier_reports:type_name -> weir.v1.BarrierReports
 	38, // 25: weir.v1.Work.span:type_name -> weir.v1.Span
 	35, // 26: weir.v1.Work.start:type_name -> weir.v1.Position
-	2,  // 27: weir.v1.Order.kind:type_name -> weir.v1.OrderKind
-	22, // 28: weir.v1.Order.work:type_name -> weir.v1.Work
-	16, // 29: weir.v1.BarrierOrder.key:type_name -> weir.v1.BarrierKey
-	3,  // 30: weir.v1.BarrierOrder.action:type_name -> weir.v1.BarrierAction
-	15, // 31: weir.v1.BarrierOrder.pairs:type_name -> weir.v1.Pair
-	39, // 32: weir.v1.BarrierOrder.tables:type_name -> weir.v1.TableRef
-	23, // 33: weir.v1.Orders.orders:type_name -> weir.v1.Order
-	24, // 34: weir.v1.Orders.barriers:type_name -> weir.v1.BarrierOrder
-	15, // 35: weir.v1.ReportedPair.pair:type_name -> weir.v1.Pair
-	0,  // 36: weir.v1.ReportedPair.what:type_name -> weir.v1.ReportKind
-	26, // 37: weir.v1.ReportAck.pairs:type_name -> weir.v1.ReportedPair
-	4,  // 38: weir.v1.BarrierAnswer.answers:type_name -> weir.v1.ReportAnswer
-	16, // 39: weir.v1.AskBarriers.key:type_name -> weir.v1.BarrierKey
-	21, // 40: weir.v1.SessionResponse.ack:type_name -> weir.v1.Ack
-	25, // 41: weir.v1.SessionResponse.orders:type_name -> weir.v1.Orders
-	27, // 42: weir.v1.SessionResponse.report_ack:type_name -> weir.v1.ReportAck
-	30, // 43: weir.v1.SessionResponse.ask_list:type_name -> weir.v1.AskList
-	31, // 44: weir.v1.SessionResponse.close:type_name -> weir.v1.Close
-	28, // 45: weir.v1.SessionResponse.barrier_answer:type_name -> weir.v1.BarrierAnswer
-	29, // 46: weir.v1.SessionResponse.ask_barriers:type_name -> weir.v1.AskBarriers
-	5,  // 47: weir.v1.NodeSession.Register:input_type -> weir.v1.RegisterRequest
-	8,  // 48: weir.v1.NodeSession.Goodbye:input_type -> weir.v1.GoodbyeRequest
-	20, // 49: weir.v1.NodeSession.Session:input_type -> weir.v1.SessionRequest
-	6,  // 50: weir.v1.NodeSession.Register:output_type -> weir.v1.RegisterResponse
-	9,  // 51: weir.v1.NodeSession.Goodbye:output_type -> weir.v1.GoodbyeResponse
-	32, // 52: weir.v1.NodeSession.Session:output_type -> weir.v1.SessionResponse
-	50, // [50:53] is the sub-list for method output_type
-	47, // [47:50] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	35, // 27: weir.v1.Work.sync_point_after:type_name -> weir.v1.Position
+	2,  // 28: weir.v1.Order.kind:type_name -> weir.v1.OrderKind
+	22, // 29: weir.v1.Order.work:type_name -> weir.v1.Work
+	16, // 30: weir.v1.BarrierOrder.key:type_name -> weir.v1.BarrierKey
+	3,  // 31: weir.v1.BarrierOrder.action:type_name -> weir.v1.BarrierAction
+	15, // 32: weir.v1.BarrierOrder.pairs:type_name -> weir.v1.Pair
+	39, // 33: weir.v1.BarrierOrder.tables:type_name -> weir.v1.TableRef
+	23, // 34: weir.v1.Orders.orders:type_name -> weir.v1.Order
+	24, // 35: weir.v1.Orders.barriers:type_name -> weir.v1.BarrierOrder
+	15, // 36: weir.v1.ReportedPair.pair:type_name -> weir.v1.Pair
+	0,  // 37: weir.v1.ReportedPair.what:type_name -> weir.v1.ReportKind
+	26, // 38: weir.v1.ReportAck.pairs:type_name -> weir.v1.ReportedPair
+	4,  // 39: weir.v1.BarrierAnswer.answers:type_name -> weir.v1.ReportAnswer
+	16, // 40: weir.v1.AskBarriers.key:type_name -> weir.v1.BarrierKey
+	21, // 41: weir.v1.SessionResponse.ack:type_name -> weir.v1.Ack
+	25, // 42: weir.v1.SessionResponse.orders:type_name -> weir.v1.Orders
+	27, // 43: weir.v1.SessionResponse.report_ack:type_name -> weir.v1.ReportAck
+	30, // 44: weir.v1.SessionResponse.ask_list:type_name -> weir.v1.AskList
+	31, // 45: weir.v1.SessionResponse.close:type_name -> weir.v1.Close
+	28, // 46: weir.v1.SessionResponse.barrier_answer:type_name -> weir.v1.BarrierAnswer
+	29, // 47: weir.v1.SessionResponse.ask_barriers:type_name -> weir.v1.AskBarriers
+	5,  // 48: weir.v1.NodeSession.Register:input_type -> weir.v1.RegisterRequest
+	8,  // 49: weir.v1.NodeSession.Goodbye:input_type -> weir.v1.GoodbyeRequest
+	20, // 50: weir.v1.NodeSession.Session:input_type -> weir.v1.SessionRequest
+	6,  // 51: weir.v1.NodeSession.Register:output_type -> weir.v1.RegisterResponse
+	9,  // 52: weir.v1.NodeSession.Goodbye:output_type -> weir.v1.GoodbyeResponse
+	32, // 53: weir.v1.NodeSession.Session:output_type -> weir.v1.SessionResponse
+	51, // [51:54] is the sub-list for method output_type
+	48, // [48:51] is the sub-list for method input_type
+	48, // [48:48] is the sub-list for extension type_name
+	48, // [48:48] is the sub-list for extension extendee
+	0,  // [0:48] is the sub-list for field type_name
 }
 
 func init() { file_weir_v1_session_proto_init() }
