@@ -35,8 +35,9 @@ type Op uint8
 // The operations.
 const (
 	OpWrite Op = iota + 1
-	OpDDL
+	OpDDL      // a schema change or a sync point took effect
 	OpDelete
+	OpDDLKnown // it had taken effect before: its record was there
 )
 
 // String is the operation's word; the ledger holds it.
@@ -48,6 +49,8 @@ func (o Op) String() string {
 		return "ddl"
 	case OpDelete:
 		return "delete"
+	case OpDDLKnown:
+		return "ddl-known"
 	default:
 		return "unset"
 	}

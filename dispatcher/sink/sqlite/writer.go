@@ -106,10 +106,12 @@ func (w *writer) Write(ctx context.Context, batch dispatcher.Batch, allow func()
 
 // WriteDDL makes a schema change, or records a sync point, once; see [dispatcher.SpanWriter].
 func (w *writer) WriteDDL(ctx context.Context, ddl dispatcher.DDL, allow func() error) (done bool, err error) {
-	event := WriteEvent{Op: OpDDL}
+	event := WriteEvent{Op: OpDDL, Resume: ddl.Key.Position}
 	err = w.guarded(ctx, &event, allow, func(ctx context.Context, tx sqltoken.Tx) (sqltoken.Effect, error) {
 		e := ddlEvent{tx: tx, spec: &w.spec, token: w.guard.Token(), ddl: &ddl}
-		done, err = e.run(ctx)
+		if done, err = e.run(ctx); done {
+			event.Op = OpDDLKnown
+		}
 		return sqltoken.Effect{}, err
 	})
 	return done && err == nil, err

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-project/weir/dispatcher/sink/sqlite"
+	"github.com/weir-project/weir/fsm"
 )
 
 func database(t *testing.T, statements ...string) *sql.DB {
@@ -120,18 +121,35 @@ func TestEvidence(t *testing.T) {
 	}
 }
 
+// TestHandoversAcrossSplitsAndMerges: keys are compared one by one, whatever range a write was for.
+func TestHandoversAcrossSplitsAndMerges(t *testing.T) {
+	e := weigh([]write{
+		{op: "write", table: "t", epoch: 1, session: "n1/1", boot: 10},
+		{op: "write", table: "t", end: "m", epoch: 2, session: "n2/2", boot: 30},
+		{op: "write", table: "t", start: "m", epoch: 3, session: "n3/3", boot: 15},
+		{op: "write", table: "t", epoch: 4, session: "n1/1", boot: 40},
+		{op: "write", table: "t", start: "m", epoch: 3, session: "n3/3", boot: 50},
+	})
+	require.Len(t, e.Handovers, 4, "both halves were handed over twice")
+	smallest, _ := e.Smallest()
+	require.EqualValues(t, -10, smallest.Gap, "the upper half was written under epoch 3 after epoch 4 had begun")
+	require.Equal(t, 1, e.Backwards)
+}
+
 func TestReadEvidence(t *testing.T) {
 	db := database(t, `CREATE TABLE `+sqlite.LedgerTable+` (id INTEGER PRIMARY KEY, op TEXT, table_name TEXT, start_key BLOB, end_key BLOB,
 		epoch INTEGER, claim INTEGER, resume_ts TEXT, resume_stage INTEGER, row_count INTEGER, session TEXT, boot_ns INTEGER)`,
 		`INSERT INTO `+sqlite.LedgerTable+` VALUES (1, 'write', 't', x'', NULL, 5, 1, '1', 1, 3, 'n1/1', 100),
 			(2, 'write', 't', x'', NULL, 6, 1, '2', 1, 4, 'n2/2', 140)`)
-	e, err := readEvidence(t.Context(), db)
+	ledger, err := readLedger(t.Context(), db)
 	require.NoError(t, err)
+	require.Equal(t, fsm.Position{TS: 2, Stage: fsm.StageRows}, ledger[1].resume)
+	e := weigh(ledger)
 	require.Equal(t, 7, e.Rows)
 	require.Len(t, e.Handovers, 1)
 	require.EqualValues(t, 40, e.Handovers[0].Gap)
 	require.Contains(t, e.Handovers[0].String(), "t [-inf, +inf) from n1 (epoch 0.5) to n2 (epoch 0.6)")
 
-	_, err = readEvidence(t.Context(), database(t))
+	_, err = readLedger(t.Context(), database(t))
 	require.Error(t, err, "a sink without a ledger proves nothing")
 }

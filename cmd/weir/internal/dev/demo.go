@@ -26,9 +26,21 @@ const (
 	feedSchema = "public"
 	splitTable = "pgbench_accounts"
 	splitInto  = 4
+	// fineCuts is into how many parts the keys are cut where a split may cut.
+	fineCuts = 10 * splitInto
+	// syncEvery puts five sync points into the log.
+	syncEvery = 1 << 20
 )
 
-func feedTables() []string { return []string{splitTable, "pgbench_tellers", "pgbench_branches"} }
+// feedTables are there when the log begins; orders and order_items come with it.
+func feedTables() []string {
+	return []string{splitTable, "pgbench_tellers", "pgbench_branches", "pgbench_history"}
+}
+
+// finalTables are there when it ends. order_items was renamed to lines, and lines was dropped.
+func finalTables() []string { return append(feedTables(), "orders") }
+
+func goneTables() []string { return []string{"order_items", "lines"} }
 
 // settleLimit bounds the wait for the dispatchers to run at the beginning and to catch up at the end.
 const settleLimit = 120 * time.Second
@@ -44,6 +56,7 @@ type demo struct {
 	// dir holds the demo's files; log is the complete log, growing what is fed, replica the sink.
 	dir, log, growing, replica string
 	final                      map[string][]byte
+	cuts                       []string // keys that cut the split table finely
 	began                      time.Time
 }
 
@@ -93,7 +106,7 @@ func (d *demo) run(ctx context.Context) error {
 	}
 	err := d.until(ctx, settleLimit, func(ctx context.Context) (bool, error) {
 		all, err := d.dispatchers(ctx)
-		return len(all) == splitInto+len(feedTables())-1 && running(all), err
+		return len(all) == splitInto+len(feedTables()) && running(all), err // with the trigger
 	})
 	if err != nil {
 		return fmt.Errorf("wait until every dispatcher runs: %w", err)
@@ -111,7 +124,7 @@ func (d *demo) run(ctx context.Context) error {
 func (d *demo) perform(ctx context.Context) (done, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	d.feed.hold(holdShare)
+	d.feed.hold(0)
 	shown, fed := make(chan struct{}), make(chan struct{})
 	go func() { defer close(shown); d.show(ctx) }()
 	go func() {
@@ -145,7 +158,7 @@ func (d *demo) arrived(ctx context.Context) error {
 		}
 		behind = ""
 		for _, one := range all {
-			if one.GetPhase() != weirv1.Phase_PHASE_RUNNING || show.ToPosition(one.GetProgress().GetPosition()).Less(end) {
+			if gone := slices.Contains(goneTables(), one.GetTable()); gone || one.GetPhase() != weirv1.Phase_PHASE_RUNNING || show.ToPosition(one.GetProgress().GetPosition()).Less(end) {
 				behind += fmt.Sprintf(" %d (%s)", one.GetId(), show.Phase(one.GetPhase()))
 			}
 		}
@@ -168,6 +181,9 @@ func (d *demo) create(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
+			if d.cuts, err = wal2json.SplitKeys(ctx, wal2json.Scheme+":"+d.log, dispatcher.TableName{Schema: feedSchema, Name: name}, fineCuts); err != nil {
+				return err
+			}
 			for _, k := range keys {
 				spec.SplitKeys = append(spec.SplitKeys, []byte(k))
 			}
@@ -176,7 +192,7 @@ func (d *demo) create(ctx context.Context) error {
 	}
 	_, err := d.plane.CreateChangefeed(ctx, &weirv1.CreateChangefeedRequest{
 		Name: feedName, Source: wal2json.Scheme + ":" + d.growing + "?follow=true", Sink: sqlite.Scheme + ":" + d.replica + "?ledger=true",
-		SinkFenced: true, Start: show.FromPosition(fsm.Position{}), Tables: tables,
+		SinkFenced: true, Start: show.FromPosition(fsm.Position{}), Tables: tables, SyncPointEvery: syncEvery,
 	})
 	return err
 }
@@ -206,7 +222,7 @@ func (d *demo) judge(ctx context.Context, faults done) (err error) {
 	var wrong []string
 	g := show.NewGrid("TABLE", "ROWS", "MISSING", "EXTRA", "DIFFERENT")
 	var examples []string
-	for _, table := range feedTables() {
+	for _, table := range finalTables() {
 		c, err := compare(ctx, db, table, d.final[table])
 		if err != nil {
 			return err
@@ -222,10 +238,16 @@ func (d *demo) judge(ctx context.Context, faults done) (err error) {
 	for _, e := range examples {
 		d.out.line("  %s", e)
 	}
-	evidence, err := readEvidence(ctx, db)
+	ledger, err := readLedger(ctx, db)
 	if err != nil {
 		return err
 	}
+	evidence := weigh(ledger)
+	wrongEvents, err := d.judgeEvents(ctx, db, ledger)
+	if err != nil {
+		return err
+	}
+	wrong = append(wrong, wrongEvents...)
 	refused, err := countRefusals(d.fleet.dir)
 	if err != nil {
 		return err
@@ -237,7 +259,7 @@ func (d *demo) judge(ctx context.Context, faults done) (err error) {
 	if len(wrong) > 0 {
 		return fmt.Errorf("the demo with seed %d went wrong: %s; everything is kept in %s", d.cfg.Seed, strings.Join(wrong, "; "), d.fleet.dir)
 	}
-	d.out.line("\nright: the replica equals the upstream, every planned fault happened, no old owner wrote after the next one (seed %d)", d.cfg.Seed)
+	d.out.line("\nright: the replica equals the upstream, each event was written once and in order, every planned fault happened, no old owner wrote after the next one (seed %d)", d.cfg.Seed)
 	return nil
 }
 

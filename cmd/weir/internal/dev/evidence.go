@@ -11,12 +11,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/weir-project/weir/cmd/weir/internal/show"
 	"github.com/weir-project/weir/dispatcher/keycode"
 	"github.com/weir-project/weir/dispatcher/sink/sqlite"
+	"github.com/weir-project/weir/fsm"
 )
 
 // Handover is a change of owner of one range as the sink saw it.
@@ -61,35 +63,39 @@ func (e *Evidence) Smallest() (h Handover, ok bool) {
 
 // write is a line of the sink's ledger.
 type write struct {
-	table, start, end string
-	epoch             uint64
-	session           string
-	boot              int64
-	rows              int
+	op, table, start, end string
+	epoch                 uint64
+	session               string
+	boot                  int64
+	rows                  int
+	resume                fsm.Position
 }
 
-// readEvidence reads the ledger that the sink keeps in the same transactions as the rows.
-func readEvidence(ctx context.Context, db *sql.DB) (e Evidence, err error) {
-	const query = "SELECT table_name, start_key, coalesce(end_key, x''), epoch, session, boot_ns, row_count FROM " + sqlite.LedgerTable + " ORDER BY id"
+// readLedger reads the ledger that the sink keeps in the same transactions as the rows.
+func readLedger(ctx context.Context, db *sql.DB) (all []write, err error) {
+	const query = "SELECT op, table_name, start_key, coalesce(end_key, x''), epoch, session, boot_ns, row_count, resume_ts, resume_stage FROM " + sqlite.LedgerTable + " ORDER BY id"
 	rows, err := db.QueryContext(ctx, query)
 	if err != nil {
-		return e, fmt.Errorf("read the sink's ledger: %w", err)
+		return nil, fmt.Errorf("read the sink's ledger: %w", err)
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
-	var all []write
 	for rows.Next() {
 		var w write
 		var start, end []byte
-		if err := rows.Scan(&w.table, &start, &end, &w.epoch, &w.session, &w.boot, &w.rows); err != nil {
-			return e, fmt.Errorf("read the sink's ledger: %w", err)
+		var ts string
+		if err := rows.Scan(&w.op, &w.table, &start, &end, &w.epoch, &w.session, &w.boot, &w.rows, &ts, &w.resume.Stage); err != nil {
+			return nil, fmt.Errorf("read the sink's ledger: %w", err)
+		}
+		if w.resume.TS, err = strconv.ParseUint(ts, 10, 64); err != nil {
+			return nil, fmt.Errorf("read the sink's ledger: position %q: %w", ts, err)
 		}
 		w.start, w.end = string(start), string(end)
 		all = append(all, w)
 	}
 	if err := rows.Err(); err != nil {
-		return e, fmt.Errorf("read the sink's ledger: %w", err)
+		return nil, fmt.Errorf("read the sink's ledger: %w", err)
 	}
-	return weigh(all), nil
+	return all, nil
 }
 
 // tenure is one epoch of one range.
@@ -101,28 +107,57 @@ type tenure struct {
 
 type keyRange struct{ table, start, end string }
 
+// pieces cuts the keys of each table wherever any write begins or ends, so that writes of a range, of its parts after a
+// split and of what they were merged into can be compared key by key.
+func pieces(all []write) map[string][]keyRange {
+	cuts := map[string][]string{}
+	for _, w := range all {
+		cuts[w.table] = append(cuts[w.table], w.start)
+		if w.end != "" {
+			cuts[w.table] = append(cuts[w.table], w.end)
+		}
+	}
+	parts := map[string][]keyRange{}
+	for table, at := range cuts {
+		slices.Sort(at)
+		at = slices.Compact(at)
+		for i, start := range at {
+			end := ""
+			if i+1 < len(at) {
+				end = at[i+1]
+			}
+			parts[table] = append(parts[table], keyRange{table, start, end})
+		}
+	}
+	return parts
+}
+
+// covers says whether the write is about the keys.
+func (w *write) covers(r keyRange) bool {
+	return w.start <= r.start && (w.end == "" || (r.end != "" && r.end <= w.end))
+}
+
 // weigh finds the handovers in accepted writes, given in the order of their commits.
 func weigh(all []write) Evidence {
+	parts := pieces(all)
 	var e Evidence
 	tenures := map[keyRange][]*tenure{}
 	var order []keyRange
 	for _, w := range all {
 		e.Batches++
 		e.Rows += w.rows
-		r := keyRange{w.table, w.start, w.end}
-		held := tenures[r]
-		if held == nil {
-			order = append(order, r)
+		for _, r := range parts[w.table] {
+			if !w.covers(r) {
+				continue
+			}
+			if tenures[r] == nil {
+				order = append(order, r)
+			}
+			if held := tenures[r]; len(held) > 0 && w.epoch < slices.MaxFunc(held, byEpoch).epoch {
+				e.Backwards++
+			}
+			tenures[r] = hold(tenures[r], w)
 		}
-		if len(held) > 0 && w.epoch < slices.MaxFunc(held, byEpoch).epoch {
-			e.Backwards++
-		}
-		at := slices.IndexFunc(held, func(t *tenure) bool { return t.epoch == w.epoch })
-		if at < 0 {
-			tenures[r] = append(held, &tenure{epoch: w.epoch, session: w.session, first: w.boot, last: w.boot})
-			continue
-		}
-		held[at].first, held[at].last = min(held[at].first, w.boot), max(held[at].last, w.boot)
 	}
 	for _, r := range order {
 		held := tenures[r]
@@ -136,6 +171,16 @@ func weigh(all []write) Evidence {
 		}
 	}
 	return e
+}
+
+// hold counts a write for the epoch that it was made under.
+func hold(held []*tenure, w write) []*tenure {
+	at := slices.IndexFunc(held, func(t *tenure) bool { return t.epoch == w.epoch })
+	if at < 0 {
+		return append(held, &tenure{epoch: w.epoch, session: w.session, first: w.boot, last: w.boot})
+	}
+	held[at].first, held[at].last = min(held[at].first, w.boot), max(held[at].last, w.boot)
+	return held
 }
 
 func byEpoch(a, b *tenure) int { return cmp.Compare(a.epoch, b.epoch) }

@@ -23,6 +23,7 @@ const feedPeriod = 20 * time.Millisecond
 type feeder struct {
 	lines        [][]byte // each with its newline
 	transactions []transaction
+	events       []event
 	pace         time.Duration
 
 	mu sync.Mutex // guards what follows
@@ -37,6 +38,12 @@ type feeder struct {
 type transaction struct {
 	ts   uint64
 	line int // index of its C line
+}
+
+// event is a schema change in the log: the position of its transaction, and the line.
+type event struct {
+	ts   uint64
+	line int
 }
 
 func newFeeder(raw []byte, pace time.Duration) (*feeder, error) {
@@ -58,6 +65,8 @@ func newFeeder(raw []byte, pace time.Duration) (*feeder, error) {
 				return nil, fmt.Errorf("line %d of the demo's log: %w", n+1, err)
 			}
 			begun = ts
+		case "M", "T":
+			f.events = append(f.events, event{ts: begun, line: len(f.lines) - 1})
 		case "C":
 			f.transactions = append(f.transactions, transaction{ts: begun, line: len(f.lines) - 1})
 		}
@@ -131,6 +140,16 @@ func (f *feeder) hold(share float64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.limit = int(float64(len(f.lines)) * share)
+}
+
+// before is the share of the log that ends just before an event's transaction.
+func (f *feeder) before(e event) float64 { return float64(e.line-1) / float64(len(f.lines)) }
+
+// due says whether the log has come to a share at which it is held.
+func (f *feeder) due(share float64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.fed >= int(float64(len(f.lines))*share)
 }
 
 // share is how much of the log is in the file.

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/weir-project/weir/api/weirv1"
+	"github.com/weir-project/weir/cmd/weir/internal/show"
+	"github.com/weir-project/weir/fsm"
 )
 
 func handover(from, to uint64, gap time.Duration) Handover {
@@ -155,7 +157,7 @@ func TestPlans(t *testing.T) {
 		p, q := newPlan(seed), newPlan(seed)
 		require.Equal(t, p.move, q.move)                     //nolint:testifylint // the same computation
 		require.Equal(t, p.rng.IntN(1000), q.rng.IntN(1000)) // and the same choices
-		require.True(t, 0 < p.move && p.move < p.owner && p.owner < p.leader && p.leader < holdShare)
+		require.True(t, 0 < p.move && p.move < p.split && p.split < p.owner && p.owner < p.leader && p.leader < p.merge && p.merge < lastShare)
 	}
 }
 
@@ -171,4 +173,44 @@ func TestOutcome(t *testing.T) {
 	require.ErrorIs(t, playing.outcome(interrupted, odd), odd)
 	require.ErrorIs(t, proving.outcome(t.Context(), odd), odd)
 	require.ErrorIs(t, playing.outcome(t.Context(), told), told, "nobody told this run to end")
+}
+
+// TestJudgeWrites: an event is right if it took effect once, with all rows before it before it and all after it after it.
+func TestJudgeWrites(t *testing.T) {
+	at := func(ts uint64, s fsm.Stage) fsm.Position { return fsm.Position{TS: ts, Stage: s} }
+	rows := func(table string, ts uint64) write {
+		return write{op: "write", table: table, rows: 1, resume: at(ts, fsm.StageRows)}
+	}
+	ddl := write{op: "ddl", resume: at(10, fsm.StageDDL)}
+	b := &weirv1.Barrier{
+		At: show.FromPosition(at(10, fsm.StageDDL)), Status: weirv1.BarrierStatus_BARRIER_STATUS_ENDED, Result: weirv1.BarrierResult_BARRIER_RESULT_WRITTEN,
+		Spec: &weirv1.BarrierSpec{Influence: weirv1.Influence_INFLUENCE_TABLES, Tables: []*weirv1.TableRef{{Name: "t"}}},
+	}
+	for _, c := range []struct {
+		name   string
+		ledger []write
+		says   string
+	}{
+		{"right", []write{rows("t", 10), ddl, rows("t", 11)}, ""},
+		{"known again", []write{rows("t", 10), ddl, {op: "ddl-known", resume: at(10, fsm.StageDDL)}, rows("t", 11)}, ""},
+		{"others do not care", []write{rows("u", 12), ddl, rows("u", 9)}, ""},
+		{"never", []write{rows("t", 10)}, "took effect 0 times"},
+		{"twice", []write{ddl, ddl}, "took effect 2 times"},
+		{"rows too early", []write{rows("t", 11), ddl}, "wrong side"},
+		{"rows too late", []write{ddl, rows("t", 10)}, "wrong side"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			wrong := judgeWrites([]*weirv1.Barrier{b}, c.ledger)
+			if c.says == "" {
+				require.Empty(t, wrong)
+				return
+			}
+			require.Len(t, wrong, 1)
+			require.Contains(t, wrong[0], c.says)
+		})
+	}
+	require.Empty(t, judgeKeys([]fsm.Position{at(10, fsm.StageDDL)}, []*weirv1.Barrier{b}))
+	require.Len(t, judgeKeys([]fsm.Position{at(10, fsm.StageDDL), at(11, fsm.StageDDL)}, []*weirv1.Barrier{b}), 1, "one is missing")
+	b.Status = weirv1.BarrierStatus_BARRIER_STATUS_PASSING
+	require.Len(t, judgeKeys([]fsm.Position{at(10, fsm.StageDDL)}, []*weirv1.Barrier{b}), 1, "it has not ended")
 }

@@ -21,5 +21,6 @@ type workPlane interface {
 	Operators(ctx context.Context, filter *weirv1.ListOperatorsRequest) iter.Seq2[*weirv1.Operator, error]
 	AdmitOperator(ctx context.Context, operator *weirv1.OperatorSpec) (*weirv1.Admission, error)
 	WaitOperator(ctx context.Context, id uint64) (*weirv1.Operator, error)
+	Barriers(ctx context.Context, filter *weirv1.ListBarriersRequest) iter.Seq2[*weirv1.Barrier, error]
 	History(ctx context.Context, id uint64, read *weirv1.ReadOptions) (*weirv1.GetHistoryResponse, error)
 }

@@ -26,6 +26,7 @@ type scene struct {
 	dispatchers []row
 	operators   []show.Operator
 	nodes       []show.Node
+	barriers    []show.Barrier // open ones
 	// trouble says why the control plane could not be asked; the rest is then as it was before.
 	trouble string
 }
@@ -70,6 +71,12 @@ func (d *demo) ask(ctx context.Context) (s scene, err error) {
 			return s, err
 		}
 		s.operators = append(s.operators, show.OperatorRow(o))
+	}
+	for b, err := range d.plane.Barriers(ctx, &weirv1.ListBarriersRequest{Changefeed: feedName}) {
+		if err != nil {
+			return s, err
+		}
+		s.barriers = append(s.barriers, show.BarrierRow(b))
 	}
 	nodes, err := d.plane.Nodes(ctx, nil)
 	for _, n := range nodes {
@@ -130,7 +137,7 @@ func (s *scene) lines() []string {
 		g.Add(n.Name, n.Status, n.Words(), heard, fmt.Sprint(n.Placements))
 	}
 	_ = g.Print(&b, "no nodes yet") // a buffer takes everything
-	fmt.Fprintf(&b, "operators: %s\n", s.operatorWords())
+	fmt.Fprintf(&b, "operators: %s\nevents: %s\n", s.operatorWords(), s.barrierWords())
 	if s.trouble != "" {
 		fmt.Fprintf(&b, "the control plane does not answer right now: %s\n", s.trouble)
 	}
@@ -153,6 +160,29 @@ func (s *scene) operatorWords() string {
 	return show.Dash(strings.Join(words, ", "))
 }
 
+func (s *scene) barrierWords() string {
+	words := make([]string, 0, len(s.barriers))
+	for i := range s.barriers {
+		b := &s.barriers[i]
+		text := b.Statement
+		if text == "" {
+			text = "sync point"
+		}
+		switch b.Status {
+		case "collecting":
+			text += fmt.Sprintf(": %d of %d have reached it", b.Members-b.Behind, b.Members)
+		case "writing":
+			text += ": " + b.WriterNode + " writes it"
+		case "passing":
+			text += fmt.Sprintf(": written, %d of %d have passed", b.Members-b.Unpassed, b.Members)
+		default:
+			text += ": " + b.State()
+		}
+		words = append(words, b.At+" "+text)
+	}
+	return show.Dash(strings.Join(words, ", "))
+}
+
 // line is the view without a terminal.
 func (s *scene) line() string {
 	parts := []string{fmt.Sprintf("%.0fs feed %.0f%% leader %s", s.elapsed.Seconds(), 100*s.feed, show.Dash(s.leader))}
@@ -170,7 +200,7 @@ func (s *scene) line() string {
 		}
 		leases = append(leases, n.Name+" "+word)
 	}
-	parts = append(parts, "operators "+s.operatorWords(), "leases "+show.Dash(strings.Join(leases, ", ")))
+	parts = append(parts, "operators "+s.operatorWords(), "events "+s.barrierWords(), "leases "+show.Dash(strings.Join(leases, ", ")))
 	if s.trouble != "" {
 		parts = append(parts, "no answer: "+s.trouble)
 	}
