@@ -26,25 +26,14 @@ func (w *worker) key(at fsm.Position) fsm.BarrierKey {
 	return fsm.BarrierKey{Changefeed: w.order.Work.ChangefeedID, Run: w.order.Work.Run, At: at}
 }
 
-// nextSyncPoint is the key of the first sync point after a position: they stand at the multiples of their distance.
-func nextSyncPoint(every uint64, after fsm.Position) (at fsm.Position, any bool) {
-	if every == 0 {
-		return fsm.Position{}, false
-	}
-	at = fsm.Position{TS: after.TS / every * every, Stage: fsm.StageSyncPoint}
-	if at.TS == 0 || !after.Less(at) {
-		at.TS += every
-	}
-	return at, at.TS >= after.TS // else there is none below the end of numbers
-}
-
 // meet sets the stop that comes before a transaction, or that the transaction is. It says whether the transaction has
 // been dealt with so far: kept for later, or gone.
 //
 // Every event after the ordered start is met, also one before the sink's resume point: what the sink has of it says
 // nothing about what the state machine knows.
 func (w *worker) meet(tx *Transaction) bool {
-	if at, any := nextSyncPoint(w.order.Work.SyncPointEvery, w.met); any && at.Less(tx.Position) {
+	work := &w.order.Work
+	if at, any := fsm.NextSyncPoint(work.SyncPointEvery, w.met.Max(work.SyncPointAfter)); any && at.Less(tx.Position) {
 		w.held = tx
 		w.halt(&stop{key: w.key(at)})
 		return true

@@ -1,6 +1,7 @@
 package nodewire
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/weir-project/weir/api/weirv1"
@@ -94,7 +95,7 @@ func fromOrder(o fsm.Order) *weirv1.Order {
 			Changefeed: w.Changefeed, Run: w.Run, Source: w.Source, Sink: w.Sink, SinkFenced: w.SinkFenced,
 			SinkMaxWriteMs: w.SinkMaxWriteMS, Schema: w.Schema, Table: w.Table, TableId: int64(w.TableID),
 			Span: FromSpan(w.Span), Start: FromPosition(w.Start), ChangefeedId: uint64(w.ChangefeedID), Trigger: w.Trigger,
-			SyncPointEvery: w.SyncPointEvery,
+			SyncPointEvery: w.SyncPointEvery, SyncPointAfter: FromPosition(w.SyncPointAfter),
 		}
 	}
 	return out
@@ -119,14 +120,15 @@ func toOrder(o *weirv1.Order) (fsm.Order, error) {
 		return out, fmt.Errorf("start of dispatcher %d says nothing about its work", o.GetDispatcher())
 	}
 	start, err := ToPosition(o.GetWork().GetStart())
+	after, afterErr := ToPosition(o.GetWork().GetSyncPointAfter())
 	w := o.GetWork()
 	out.Work = fsm.Work{
 		Changefeed: w.GetChangefeed(), Run: w.GetRun(), Source: w.GetSource(), Sink: w.GetSink(), SinkFenced: w.GetSinkFenced(),
 		SinkMaxWriteMS: w.GetSinkMaxWriteMs(), Schema: w.GetSchema(), Table: w.GetTable(), TableID: fsm.TableID(w.GetTableId()),
 		Span: ToSpan(w.GetSpan()), Start: start, ChangefeedID: fsm.ChangefeedID(w.GetChangefeedId()), Trigger: w.GetTrigger(),
-		SyncPointEvery: w.GetSyncPointEvery(),
+		SyncPointEvery: w.GetSyncPointEvery(), SyncPointAfter: after,
 	}
-	return out, err
+	return out, errors.Join(err, afterErr)
 }
 
 func fromReported(p session.ReportedPair) *weirv1.ReportedPair {
