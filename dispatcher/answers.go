@@ -264,17 +264,17 @@ func (r *roll) over(w *word, st *stand, state StandState) {
 // again has a word repeated that was not taken, the sooner the likelier it is to be taken then. A placement that is not
 // current has a stop on its way.
 func (r *roll) again(w *word, st *stand, answer fsm.Reason, now, repeat time.Duration) {
-	switch {
-	case answer == fsm.BarrierRetry:
-		r.later(w, now+retrySoon)
-	case answer == fsm.SpecMismatch || answer == fsm.Malformed:
-		st.trouble = answer
-		r.later(w, now+slowly*repeat)
-	case answer == fsm.ReportStale:
-		r.later(w, now+slowly*repeat)
-	default:
-		r.later(w, now+repeat)
+	wait := repeat
+	if answer == fsm.BarrierRetry {
+		wait = retrySoon
 	}
+	if wrong := answer == fsm.SpecMismatch || answer == fsm.Malformed; wrong || answer == fsm.ReportStale {
+		wait = slowly * repeat
+		if wrong {
+			st.trouble = answer
+		}
+	}
+	r.later(w, now+wait)
 }
 
 func (r *roll) later(w *word, due time.Duration) {
@@ -293,15 +293,15 @@ func (r *roll) answerHolder(w *word, answer fsm.Reason, now, repeat time.Duratio
 		}
 		return
 	}
-	switch {
+	switch inert := answer == fsm.ReportInert; {
+	case inert: // written by the state's account, perhaps by this very word
+		r.over(w, st, StandWaiting)
+		r.pass(st, w.key, now)
 	case answer == fsm.ReportCounted:
 		r.over(w, st, StandPast)
 		r.unsay(wordKey{w.pair, w.key, false})
 	case answer == fsm.BarrierForget:
 		r.over(w, st, StandForgotten)
-	case answer == fsm.ReportInert: // written by the state's account, perhaps by this very word
-		r.over(w, st, StandWaiting)
-		r.pass(st, w.key, now)
 	case answer == fsm.StalePermission: // what it wrote has left its record; the next holder finds it
 		r.over(w, st, StandWaiting)
 		r.say(st.pair, st.key, fsm.SaidWaiting, 0, now+gatherFor)
