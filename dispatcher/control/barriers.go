@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"slices"
 
 	"github.com/weir-project/weir/dispatcher/session"
 	"github.com/weir-project/weir/fsm"
@@ -148,12 +149,7 @@ func hear(view *fsm.View, inc fsm.Incarnation, m *session.BarrierReport, ask *ba
 
 // settled says whether every answer is known.
 func (h *hearing) settled() bool {
-	for _, a := range h.answers {
-		if a == 0 {
-			return false
-		}
-	}
-	return true
+	return !slices.Contains(h.answers, 0)
 }
 
 // stale lists the pairs that the node has and the state does not.

@@ -12,14 +12,14 @@ import (
 	"github.com/weir-project/weir/fsm/logcodec"
 )
 
-// syncFeed makes a changefeed with one table of so many spans and a sync point every ten ts.
-func (h *harness) syncFeed(name string, spans int) fsm.Changefeed {
+// syncFeed makes changefeed a, with one table of so many spans and a sync point every ten ts.
+func (h *harness) syncFeed(spans int) fsm.Changefeed {
 	h.t.Helper()
 	v := h.log.do(&fsm.CreateChangefeed{
-		Name: name, Source: "file:x", Sink: "sink:" + name, SinkFenced: true, Tables: []fsm.TableSpec{splitTable(spans)}, SyncPointEvery: 10,
+		Name: "a", Source: "file:x", Sink: "sink:a", SinkFenced: true, Tables: []fsm.TableSpec{splitTable(spans)}, SyncPointEvery: 10,
 	})
 	require.Equal(h.t, fsm.Accepted, v.Reason, v.Facts.Detail)
-	feed, _ := h.log.View().Changefeed(name)
+	feed, _ := h.log.View().Changefeed("a")
 	return feed
 }
 
@@ -58,7 +58,7 @@ func TestASyncPointGoesThrough(t *testing.T) {
 		h.log.hook(noScheduler())
 		n1, n2 := h.join("n1"), h.join("n2")
 		h.pass(time.Second)
-		feed := h.syncFeed("a", 3)
+		feed := h.syncFeed(3)
 		pairs := h.runAll(feed, n1)
 		spans, trigger := pairs[:3], pairs[3]
 		key := syncPoint(feed, 10)
@@ -120,7 +120,7 @@ func TestReview_R35_OneWordForEverythingOfANode(t *testing.T) {
 		h.log.hook(noScheduler())
 		n := h.join("n1")
 		h.pass(time.Second)
-		feed := h.syncFeed("a", 600)
+		feed := h.syncFeed(600)
 		pairs := h.runAll(feed, n)
 		key := syncPoint(feed, 10)
 		_, hash := h.log.View().Crew(feed.ID, n.inc)
@@ -150,7 +150,7 @@ func TestWordsThatDoNotFitIntoOneEntryAreCut(t *testing.T) {
 		n := h.join("n1")
 		h.pass(time.Second)
 		const spans = 4_000
-		feed := h.syncFeed("a", spans)
+		feed := h.syncFeed(spans)
 		var all []fsm.Proposal
 		for id := range fsm.DispatcherID(spans) {
 			all = append(all, fsm.Proposal{Term: 1, Command: &fsm.AdmitOperator{Op: fsm.OpAdd, Dispatcher: id + 1, To: "n1"}})
@@ -189,7 +189,7 @@ func TestAWordWithAnUnknownOutcomeIsNotAnswered(t *testing.T) {
 		h.log.hook(noScheduler())
 		n := h.join("n1")
 		h.pass(time.Second)
-		feed := h.syncFeed("a", 1)
+		feed := h.syncFeed(1)
 		pairs := h.runAll(feed, n)
 		h.log.hook(hooks{lose: func(p fsm.Proposal) error {
 			if _, is := p.Command.(*fsm.ReportBarrier); is {
@@ -213,7 +213,7 @@ func TestReview_R38_AWordOfAnUnissuedEpochClosesTheSession(t *testing.T) {
 		t := h.t
 		n := h.join("n1")
 		h.pass(time.Second)
-		feed := h.syncFeed("a", 1)
+		feed := h.syncFeed(1)
 		p := fsm.Pair{Dispatcher: 1, Epoch: h.log.View().Meta().LastEpoch + 100}
 		n.tell(word(syncPoint(feed, 10), fsm.SaidWaiting, p))
 		h.pass(100 * time.Millisecond)
@@ -232,7 +232,7 @@ func TestReview_R44_AnEventThatWaitsAsksAndShows(t *testing.T) {
 		h.log.do(&fsm.SetPolicy{Policy: policy})
 		n1, n2 := h.join("n1"), h.join("n2")
 		h.pass(time.Second)
-		feed := h.syncFeed("a", 3)
+		feed := h.syncFeed(3)
 		a, b := h.place(1, "n1"), h.place(2, "n2")
 		h.pass(time.Second)
 		key := syncPoint(feed, 10)

@@ -132,6 +132,13 @@ func (n *fakeNode) with(f func()) {
 	f()
 }
 
+// holds is how many placements the node holds.
+func (n *fakeNode) holds() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.held)
+}
+
 func (n *fakeNode) send(p *pipe, m session.FromNode) bool {
 	select {
 	case p.up <- m:

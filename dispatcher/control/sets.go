@@ -1,6 +1,7 @@
 package control
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/weir-project/weir/dispatcher/session"
@@ -131,14 +132,14 @@ func (s *sets) now(crew session.Crew) (fsm.Position, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	marks := s.marks[crew.Changefeed]
-	for i := len(marks) - 1; i >= 0; i-- {
-		if marks[i].hash != crew.SetHash {
+	for _, m := range slices.Backward(marks) {
+		if m.hash != crew.SetHash {
 			continue
 		}
 		least := crew.Minimum
 		for j := range s.added {
 			a := &s.added[j]
-			if a.feed == crew.Changefeed && a.index > marks[i].index && a.from.Less(least) {
+			if a.feed == crew.Changefeed && a.index > m.index && a.from.Less(least) {
 				least = a.from
 			}
 		}
