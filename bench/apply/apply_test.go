@@ -47,6 +47,16 @@ func TestEqualSeedsPlayEqualCommands(t *testing.T) {
 	require.NotEqual(t, newWorld(400, 3).state.Hash(), c.state.Hash())
 }
 
+func TestViewsChangeNothingButTheCost(t *testing.T) {
+	a, b := newWorld(400, 3), newWorld(400, 3)
+	a.setPolicy(func(*fsm.Policy) {})
+	b.setPolicy(func(*fsm.Policy) {})
+	without, with := a.allocRound(2, pace{Batch: 1}), b.allocRound(2, pace{Batch: 1, Views: 1})
+	require.Equal(t, a.state.Hash(), b.state.Hash())
+	require.Equal(t, without.Commands, with.Commands)
+	require.Greater(t, with.Allocations, without.Allocations)
+}
+
 func TestWarmingFillsThePast(t *testing.T) {
 	w := newWorld(300, 1)
 	w.warm(20_000)
@@ -97,7 +107,7 @@ func TestOutsideOfValgrindRequestsDoNothing(t *testing.T) {
 
 func TestArgumentsThatMakeNoSense(t *testing.T) {
 	for _, args := range [][]string{
-		{"-sizes", "1000,1000"}, {"-sizes", "10"}, {"-sizes", "many"}, {"-batch", "0"}, {"-waves", "0"}, {"-rounds", "0"}, {"-history", "0"},
+		{"-sizes", "1000,1000"}, {"-sizes", "10"}, {"-sizes", "many"}, {"-batch", "0"}, {"-waves", "0"}, {"-rounds", "0"}, {"-history", "0"}, {"-views", "-1"},
 	} {
 		_, err := parse(args)
 		require.Error(t, err, "%q", args)

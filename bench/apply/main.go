@@ -20,6 +20,7 @@ type options struct {
 	batch   int
 	seed    uint64
 	history int
+	views   int
 	short   bool
 	keep    string
 	serve   int // internal: be the child of one size
@@ -45,6 +46,7 @@ func parse(args []string) (options, error) {
 	f.IntVar(&o.batch, "batch", 1, "commands in a log entry")
 	f.Uint64Var(&o.seed, "seed", 1, "seed of everything random")
 	f.IntVar(&o.history, "history", int(fsm.DefaultPolicy().KeepHistory), "ended placements that the state remembers")
+	f.IntVar(&o.views, "views", 0, "entries after which a reader takes a view, for a look at what that costs; 0: never, which is what the bounds are about")
 	f.BoolVar(&o.short, "short", false, "1,000 and 100,000 dispatchers, a short history, no times")
 	f.StringVar(&o.keep, "keep", "", "folder for callgrind's output files, for callgrind_annotate")
 	f.IntVar(&o.serve, "serve", 0, "internal: build so many dispatchers and take orders on standard input")
@@ -61,8 +63,8 @@ func parse(args []string) (options, error) {
 		}
 		o.sizes = append(o.sizes, n)
 	}
-	if o.batch < 1 || o.waves < 1 || o.history < 1 || (o.rounds < 1 && !o.short) {
-		return o, errors.New("rounds, waves, batch and history are at least 1")
+	if o.batch < 1 || o.waves < 1 || o.history < 1 || o.views < 0 || (o.rounds < 1 && !o.short) {
+		return o, errors.New("rounds, waves, batch and history are at least 1, views at least 0")
 	}
 	return o, nil
 }
@@ -84,6 +86,9 @@ func run(args []string, out io.Writer) error {
 		b = shortBounds()
 	}
 	lines, ok := b.verdicts(rows)
+	if o.views > 0 {
+		lines, ok = []string{fmt.Sprintf("with a view after every %d entries; the bounds are about none", o.views)}, true
+	}
 	if _, err := fmt.Fprintf(out, "%s\n%s\n", format(o, rows), strings.Join(lines, "\n")); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}

@@ -83,15 +83,18 @@ func (w *world) play(batch int, apply func(fsm.Entry) []fsm.Verdict) {
 	}
 }
 
-// playTimed is play with a measurement around each step of all stories: nothing but Apply runs inside.
-func (w *world) playTimed(batch int, c *cost, before, after func()) {
+// playTimed is play with a measurement around each step of all stories: nothing but Apply, and View if asked for, runs inside.
+func (w *world) playTimed(p pace, c *cost, before, after func()) {
 	stories := w.wave()
 	for at := range longestStory {
-		entries := w.round(stories, at, batch)
+		entries := w.round(stories, at, p.Batch)
 		verdicts := make([][]fsm.Verdict, len(entries))
 		before()
 		for i := range entries {
 			verdicts[i] = w.state.Apply(entries[i])
+			if p.Views > 0 && i%p.Views == 0 {
+				_ = w.state.View()
+			}
 		}
 		after()
 		for i, e := range entries {
@@ -102,12 +105,12 @@ func (w *world) playTimed(batch int, c *cost, before, after func()) {
 }
 
 // timeRound plays waves and measures their time, with the collector running as it does in a server.
-func (w *world) timeRound(waves, batch int) cost {
+func (w *world) timeRound(waves int, p pace) cost {
 	var c cost
 	var start time.Time
 	runtime.GC()
 	for range waves {
-		w.playTimed(batch, &c,
+		w.playTimed(p, &c,
 			func() { start = time.Now() },                               //nolint:forbidigo // measuring real time is the job
 			func() { c.Nanoseconds += time.Since(start).Nanoseconds() }) //nolint:forbidigo // as above
 	}
@@ -115,11 +118,11 @@ func (w *world) timeRound(waves, batch int) cost {
 }
 
 // allocRound plays waves and counts their allocations.
-func (w *world) allocRound(waves, batch int) cost {
+func (w *world) allocRound(waves int, p pace) cost {
 	var c cost
 	var before, after runtime.MemStats
 	for range waves {
-		w.playTimed(batch, &c, func() { runtime.ReadMemStats(&before) }, func() {
+		w.playTimed(p, &c, func() { runtime.ReadMemStats(&before) }, func() {
 			runtime.ReadMemStats(&after)
 			c.Allocations += after.Mallocs - before.Mallocs
 			c.Bytes += after.TotalAlloc - before.TotalAlloc
@@ -129,7 +132,7 @@ func (w *world) allocRound(waves, batch int) cost {
 }
 
 // instructionRound plays waves with callgrind counting Apply on this thread alone, without a collector.
-func (w *world) instructionRound(waves, batch int) cost {
+func (w *world) instructionRound(waves int, p pace) cost {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	runtime.GC()
@@ -139,7 +142,7 @@ func (w *world) instructionRound(waves, batch int) cost {
 	tool.start()
 	defer tool.stop()
 	for range waves {
-		w.playTimed(batch, &c, tool.toggle, tool.toggle)
+		w.playTimed(p, &c, tool.toggle, tool.toggle)
 	}
 	return c
 }
@@ -158,11 +161,17 @@ const (
 	askInstructions = "instructions"
 )
 
+// pace is how a round runs.
+type pace struct {
+	Batch int // commands an entry
+	Views int // entries after which a reader takes a view; 0: never
+}
+
 // order is what the parent asks of a child.
 type order struct {
 	What  string // one of the constants above
 	Waves int
-	Batch int
+	Pace  pace
 }
 
 // serve builds, answers with the heap, then carries out orders until its input ends.
@@ -198,10 +207,10 @@ func serve(n int, seed uint64, history int, in io.Reader, out io.Writer) error {
 func (c *child) obey(o order) cost {
 	switch o.What {
 	case askTime:
-		return c.w.timeRound(o.Waves, o.Batch)
+		return c.w.timeRound(o.Waves, o.Pace)
 	case askAllocations:
-		return c.w.allocRound(o.Waves, o.Batch)
+		return c.w.allocRound(o.Waves, o.Pace)
 	default:
-		return c.w.instructionRound(o.Waves, o.Batch)
+		return c.w.instructionRound(o.Waves, o.Pace)
 	}
 }

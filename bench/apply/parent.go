@@ -62,7 +62,7 @@ func (p *process) ready() error {
 
 func (p *process) obey(what string, o options) (cost, error) {
 	var c cost
-	if err := p.out.Encode(order{What: what, Waves: o.waves, Batch: o.batch}); err != nil {
+	if err := p.out.Encode(order{What: what, Waves: o.waves, Pace: pace{Batch: o.batch, Views: o.views}}); err != nil {
 		return c, fmt.Errorf("child of %d dispatchers: %w", p.n, err)
 	}
 	if err := p.back.Decode(&c); err != nil {
