@@ -16,6 +16,8 @@ AGAINST ?= .git\#branch=main
 GENERATED := api/weirv1
 # The underscore keeps it out of `./...`.
 SCRATCH := tmp/_generated
+# Where demo-soak keeps the whole output of each run.
+SOAK := tmp/soak
 DRIVERS := modernc.org/sqlite|github.com/jackc/pgx|github.com/lib/pq|github.com/go-sql-driver/mysql
 
 .PHONY: help
@@ -31,6 +33,15 @@ run: ## three servers, three agents and the shop demo on this machine (needs onl
 .PHONY: demo
 demo: ## the shop demo to its end, five times in a row
 	for i in 1 2 3 4 5; do echo "== demo run $$i of 5"; go run ./cmd/weir dev --demo shop --exit $(ARGS); done
+
+.PHONY: demo-soak
+demo-soak: ## the whole shop log ten times, its faults from random seeds: tables equal, each event effective once
+	go build -o $(SOAK)/weir ./cmd/weir
+	for i in 1 2 3 4 5 6 7 8 9 10; do \
+		echo "== demo run $$i of 10"; \
+		$(SOAK)/weir dev --demo shop --exit $(ARGS) >$(SOAK)/$$i.log 2>&1 || { cat $(SOAK)/$$i.log; exit 1; }; \
+		sed -n '/^the replica/,/^[0-9]* permissions/p; /^faults that hit/,/smallest gap/p; /^right:/p' $(SOAK)/$$i.log; \
+	done
 
 .PHONY: build
 build: ## bin/weir, static

@@ -17,7 +17,6 @@ import (
 	"github.com/weir-project/weir/dispatcher"
 	"github.com/weir-project/weir/dispatcher/sink/sqlite"
 	"github.com/weir-project/weir/dispatcher/source/wal2json"
-	"github.com/weir-project/weir/fsm"
 )
 
 // The demo's changefeed.
@@ -192,7 +191,7 @@ func (d *demo) create(ctx context.Context) error {
 	}
 	_, err := d.plane.CreateChangefeed(ctx, &weirv1.CreateChangefeedRequest{
 		Name: feedName, Source: wal2json.Scheme + ":" + d.growing + "?follow=true", Sink: sqlite.Scheme + ":" + d.replica + "?ledger=true",
-		SinkFenced: true, Start: show.FromPosition(fsm.Position{}), Tables: tables, SyncPointEvery: syncEvery,
+		SinkFenced: true, Start: show.FromPosition(d.feed.start()), Tables: tables, SyncPointEvery: syncEvery,
 	})
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/weir-project/weir/api/weirv1"
 	"github.com/weir-project/weir/cmd/weir/internal/show"
@@ -34,11 +35,8 @@ func (d *demo) expected() []fsm.Position {
 	for _, e := range d.feed.events {
 		keys = append(keys, fsm.Position{TS: e.ts, Stage: fsm.StageDDL})
 	}
-	first, last := d.feed.transactions[0].ts, d.feed.end()
-	for at, ok := fsm.NextSyncPoint(syncEvery, fsm.Position{}); ok && at.Less(last); at, ok = fsm.NextSyncPoint(syncEvery, at) {
-		if at.TS > first {
-			keys = append(keys, at)
-		}
+	for at, ok := fsm.NextSyncPoint(syncEvery, d.feed.start()); ok && at.Less(d.feed.end()); at, ok = fsm.NextSyncPoint(syncEvery, at) {
+		keys = append(keys, at)
 	}
 	slices.SortFunc(keys, fsm.Position.Compare)
 	return keys
@@ -59,7 +57,7 @@ func (d *demo) judgeEvents(ctx context.Context, db *sql.DB, ledger []write) (wro
 		if text == "" {
 			text = "sync point"
 		}
-		g.Add(fmt.Sprint(n+1), r.At, clip(text), r.State(), show.Entry(r.OpenedAt), show.Entry(r.GrantedAt), show.Entry(r.WrittenAt), show.Entry(r.EndedAt), fmt.Sprint(r.Permission), r.WriterNode)
+		g.Add(fmt.Sprint(n+1), r.At, clip(text), r.State(), show.Entry(r.OpenedAt), show.Entry(r.GrantedAt), show.Entry(r.WrittenAt), show.Entry(r.EndedAt), fmt.Sprint(r.Permission), show.Dash(r.WriterNode))
 		again += max(0, int(r.Permission)-1)
 	}
 	d.out.line("\nevents of the changefeed:")
@@ -147,7 +145,7 @@ var errOver = errors.New("it was over before it was seen")
 
 // sight waits until an event is open, or says that it is over.
 func (d *demo) sight(ctx context.Context, at fsm.Position) (found *weirv1.Barrier, err error) {
-	err = d.until(ctx, faultLimit, func(ctx context.Context) (bool, error) {
+	err = d.untilEvery(ctx, time.Millisecond, faultLimit, func(ctx context.Context) (bool, error) {
 		all, err := d.barriers(ctx)
 		for _, b := range all {
 			if show.ToPosition(b.GetAt()) == at {

@@ -127,6 +127,10 @@ const lastShare = 0.95
 // until asks until it is so, or the time is over; errors of asking are what a fault looks like from outside, and are
 // told only then.
 func (d *demo) until(ctx context.Context, limit time.Duration, so func(context.Context) (bool, error)) error {
+	return d.untilEvery(ctx, 25*time.Millisecond, limit, so)
+}
+
+func (d *demo) untilEvery(ctx context.Context, period, limit time.Duration, so func(context.Context) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var last error
@@ -138,7 +142,7 @@ func (d *demo) until(ctx context.Context, limit time.Duration, so func(context.C
 		if err != nil {
 			last = err
 		}
-		if err := sleep(ctx, 25*time.Millisecond); err != nil {
+		if err := sleep(ctx, period); err != nil {
 			if errors.Is(err, context.DeadlineExceeded) {
 				return fmt.Errorf("not so after %s: %w", limit, errors.Join(last, err))
 			}

@@ -186,6 +186,9 @@ func (f *feeder) lag(p fsm.Position, now time.Time) time.Duration {
 	return now.Sub(f.at[i])
 }
 
+// start is the position before the first transaction.
+func (f *feeder) start() fsm.Position { return fsm.At(f.transactions[0].ts - 1) }
+
 // end is the position of the last transaction.
 func (f *feeder) end() fsm.Position {
 	return fsm.Position{TS: f.transactions[len(f.transactions)-1].ts, Stage: fsm.StageRows}
