@@ -36,7 +36,7 @@ demo: ## the shop demo to its end, five times in a row
 
 .PHONY: demo-soak
 demo-soak: ## the whole shop log ten times, its faults from random seeds: tables equal, each event effective once
-	go build -o $(SOAK)/weir ./cmd/weir
+	mkdir -p $(SOAK) && go build -o $(SOAK)/weir ./cmd/weir
 	for i in 1 2 3 4 5 6 7 8 9 10; do \
 		echo "== demo run $$i of 10"; \
 		$(SOAK)/weir dev --demo shop --exit $(ARGS) >$(SOAK)/$$i.log 2>&1 || { cat $(SOAK)/$$i.log; exit 1; }; \
