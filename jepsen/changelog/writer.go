@@ -34,6 +34,9 @@ type Writer struct {
 	err    error
 }
 
+// Start is a position before everything in a log.
+const Start = 1 << 24
+
 // Create starts a log of the tables.
 func Create(path string, tables []Table, seed uint64) (*Writer, error) {
 	file, err := os.Create(path)
@@ -42,7 +45,7 @@ func Create(path string, tables []Table, seed uint64) (*Writer, error) {
 	}
 	w := &Writer{
 		file: file, rand: rand.New(rand.NewPCG(seed, 0x10c)), tables: tables, seq: make([]int64, len(tables)), xid: 700,
-		lsn: 1 << 24,
+		lsn: Start,
 	}
 	for range tables {
 		w.live = append(w.live, map[int][]any{})

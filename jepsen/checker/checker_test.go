@@ -199,6 +199,38 @@ func TestSinkOrder(t *testing.T) {
 	broken(t, checker.Delivery("s", []evidence.Entry{first, first, first}, want), "the sink accepted 6")
 }
 
+func TestEvents(t *testing.T) {
+	entry := func(id int64, op string, ts uint64, rows int64) evidence.Entry {
+		stage := int64(1)
+		if op != "write" {
+			stage = 3
+		}
+		return evidence.Entry{ID: id, Op: op, Table: "t", TS: ts, Stage: stage, Rows: rows}
+	}
+	step := func(kind, key string, at int64) evidence.Step {
+		return evidence.Step{Changefeed: "f", Run: 1, Kind: kind, Key: key, At: at}
+	}
+	events := func(steps []evidence.Step, entries ...evidence.Entry) *checker.Report {
+		return checker.Events("f", entries, steps, 10, 5, 25)
+	}
+	good := []evidence.Entry{
+		entry(1, "write", 10, 2), entry(2, "ddl", 10, 0), entry(3, "ddl-known", 10, 0), entry(4, "write", 20, 1), entry(5, "write", 20, 0),
+		entry(6, "ddl", 20, 0), entry(7, "write", 21, 1),
+	}
+	r := events(nil, good...)
+	clean(t, r)
+	require.Equal(t, int64(2), r.Figures["events written"])
+	require.Equal(t, int64(1), r.Figures["events asked for again after they had been written"])
+	broken(t, events(nil, good[:5]...), "the sync point at 20 was never written")
+	broken(t, events(nil, append(good, entry(8, "ddl", 20, 0))...), "written after that at 20")
+	broken(t, events(nil, append(good, entry(8, "write", 20, 1))...), "behind the event at 20")
+	broken(t, events(nil, good[0], entry(2, "write", 11, 0), good[1], good[5]), "when something at 11 had been")
+
+	clean(t, events([]evidence.Step{step("waiting", "10/sync", 1), step("passed", "10/sync", 4), step("written", "10/sync", 3)}, good...))
+	broken(t, events([]evidence.Step{step("passed", "10/sync", 3), step("written", "10/sync", 3)}, good...), "before it was written")
+	broken(t, events([]evidence.Step{step("passed", "10/sync", 4), step("written", "20/sync", 3)}, good...), "which nobody has written")
+}
+
 func TestContents(t *testing.T) {
 	want := map[string]map[string]string{"1": {"id": "1", "v": "a"}, "2": {"id": "2", "v": "b"}}
 	got := map[string]map[string]string{"1": {"id": "1", "v": "a"}, "2": {"id": "2", "v": "b"}}

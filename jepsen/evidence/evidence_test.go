@@ -43,6 +43,25 @@ func TestLedgersWithoutAttemptsAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "is not known")
 }
 
+func TestLedgersTellTheStepsOfEvents(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "n1.jsonl")
+	const who = `"node":"n1","incarnation":"1.2","opening":3,"dispatcher":7,"epoch":"1.9","run":2,"key":"40/sync","permission":5`
+	const event = `"call":"event","claim":1,"sink":"s","table":"events of f","begun":10`
+	require.NoError(t, os.WriteFile(path, []byte(`{"event":"attempt","at":10,`+who+`,`+event+`}
+{"event":"barrier","at":12,`+who+`,"changefeed":"f","step":"written","recorded":true}
+{"event":"outcome","at":13,`+who+`,`+event+`,"allowed":11,"returned":12,"outcome":"accepted"}
+`), 0o600))
+	a, err := evidence.ReadLedgers([]string{path})
+	require.NoError(t, err)
+	require.Equal(t, []evidence.Step{{
+		Node: "n1", Incarnation: "1.2", Dispatcher: 7, Epoch: 1<<36 | 9, Changefeed: "f", Run: 2, Key: "40/sync", Kind: "written",
+		Permission: 5, Recorded: true, At: 12,
+	}}, a.Steps)
+	require.Len(t, a.Calls, 1)
+	require.Equal(t, "event", a.Calls[0].Kind)
+	require.False(t, a.Calls[0].Unfinished())
+}
+
 func TestSpans(t *testing.T) {
 	all, low, high := evidence.Span{}, evidence.Span{To: "20"}, evidence.Span{From: "20"}
 	require.True(t, all.Overlaps(low))

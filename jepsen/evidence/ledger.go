@@ -38,6 +38,13 @@ type Line struct {
 	Resume     string `json:"resume"`
 	Rows       int    `json:"rows"`
 	Error      string `json:"error"`
+
+	Changefeed string `json:"changefeed"`
+	Run        uint64 `json:"run"`
+	Key        string `json:"key"`
+	Permission uint64 `json:"permission"`
+	Step       string `json:"step"`
+	Recorded   bool   `json:"recorded"`
 }
 
 // Call is one call to a sink by an agent.
@@ -60,6 +67,23 @@ type Call struct {
 
 // Unfinished says that the process died inside the call.
 func (c *Call) Unfinished() bool { return c.Returned == 0 }
+
+// Step is what a dispatcher noted about an event of its changefeed.
+type Step struct {
+	Node, Incarnation string
+	Dispatcher        uint64
+	Epoch             Epoch
+	Changefeed        string
+	Run               uint64
+	// Key is the event's position, as the agent prints it.
+	Key string
+	// Kind is "waiting" (everything before the event is downstream), "written" or "passed" (it goes on beyond it).
+	Kind       string
+	Permission uint64
+	// Recorded: the sink had a record of the event already, so that nothing was done.
+	Recorded bool
+	At       int64
+}
 
 // Edge is one edge of an agent's gate.
 type Edge struct {
@@ -112,6 +136,7 @@ const sequenceBits = 36
 type Agents struct {
 	Calls []Call
 	Edges []Edge
+	Steps []Step
 }
 
 // ReadLedgers reads the ledgers of all agents, in the order of their lines. A last line without an end is that of a
@@ -185,7 +210,7 @@ func (a *Agents) add(l *Line, open map[callKey]int) error {
 			Deadline: l.Deadline, Reason: l.Reason,
 		})
 		return nil
-	case "attempt", "outcome":
+	case "barrier", "attempt", "outcome":
 	default:
 		return fmt.Errorf("event %q is not known", l.Event)
 	}
@@ -193,6 +218,18 @@ func (a *Agents) add(l *Line, open map[callKey]int) error {
 	if err != nil {
 		return err
 	}
+	if l.Event == "barrier" {
+		a.Steps = append(a.Steps, Step{
+			Node: l.Node, Incarnation: l.Incarnation, Dispatcher: l.Dispatcher, Epoch: epoch, Changefeed: l.Changefeed,
+			Run: l.Run, Key: l.Key, Kind: l.Step, Permission: l.Permission, Recorded: l.Recorded, At: l.At,
+		})
+		return nil
+	}
+	return a.addCall(l, epoch, open)
+}
+
+// addCall adds a call, or joins its outcome to its attempt.
+func (a *Agents) addCall(l *Line, epoch Epoch, open map[callKey]int) error {
 	key := callKey{l.Node, l.Incarnation, l.Dispatcher, l.Epoch, l.Claim, l.Call, l.Begun}
 	call := Call{
 		Node: l.Node, Incarnation: l.Incarnation, Opening: l.Opening, Kind: l.Call, Dispatcher: l.Dispatcher, Epoch: epoch,

@@ -25,7 +25,9 @@ type feed struct {
 	group  workload.Group
 	tables []changelog.Table
 	rate   int // rows a second
-	log    *changelog.Writer
+	// every is the distance of its sync points; 0: none.
+	every uint64
+	log   *changelog.Writer
 }
 
 func (f *feed) logFile() string  { return f.name + ".wal2json" }
@@ -48,6 +50,7 @@ type kills struct {
 type killPlan struct {
 	want               map[nemesis.Class]int
 	admissions, rows   float64
+	events             float64 // written between the rows of the busy log
 	pauseMin, pauseMax time.Duration
 	longest            time.Duration
 }
@@ -55,11 +58,11 @@ type killPlan struct {
 func planOf(short bool) killPlan {
 	p := killPlan{
 		want:       map[nemesis.Class]int{nemesis.Leader: 17, nemesis.Follower: 16, nemesis.Owner: 17},
-		admissions: 200, rows: 1000, pauseMin: 800 * time.Millisecond, pauseMax: 2400 * time.Millisecond, longest: 8 * time.Minute,
+		admissions: 200, rows: 1000, events: 20, pauseMin: 800 * time.Millisecond, pauseMax: 2400 * time.Millisecond, longest: 8 * time.Minute,
 	}
 	if short {
 		p.want = map[nemesis.Class]int{nemesis.Leader: 3, nemesis.Follower: 2, nemesis.Owner: 3}
-		p.admissions, p.rows, p.longest = 120, 600, 3*time.Minute
+		p.admissions, p.rows, p.events, p.longest = 120, 600, 4, 3*time.Minute
 	}
 	return p
 }
@@ -74,7 +77,7 @@ func Kills(ctx context.Context, o *Options) (err error) {
 	defer func() { err = errors.Join(err, b.close()) }()
 	k := &kills{bench: b, plan: planOf(o.Short), board: workload.NewBoard([]string{"n1", "n2", "n3"})}
 	k.feeds = []*feed{
-		{name: "busy", group: workload.Busy, tables: changelog.MainTables(), rate: 1250},
+		{name: "busy", group: workload.Busy, tables: changelog.MainTables(), rate: 1250, every: 150_000},
 		{name: "small", group: workload.Small, tables: changelog.SmallTables("s", 40), rate: 60},
 		{name: "churn", group: workload.Churn, tables: changelog.SmallTables("r", 6), rate: 15},
 	}
@@ -138,6 +141,7 @@ func (k *kills) create(ctx context.Context, f *feed) error {
 	defer cancel()
 	_, err := k.admin.CreateChangefeed(ctx, &weirv1.CreateChangefeedRequest{
 		Name: f.name, Source: k.sourceURI(f.logFile()), Sink: k.sinkURI(f.sinkFile()), SinkFenced: true, Tables: tables,
+		Start: &weirv1.Position{Ts: changelog.Start}, SyncPointEvery: f.every,
 	})
 	if err != nil {
 		return fmt.Errorf("create changefeed %s: %w", f.name, err)

@@ -62,6 +62,9 @@ func (k *kills) renew(ctx context.Context) error {
 	}
 	there := map[string]bool{}
 	for _, d := range list {
+		if d.GetTrigger() {
+			continue
+		}
 		there[d.GetChangefeed()+"."+d.GetTable()] = true
 	}
 	for _, f := range k.feeds {
@@ -164,7 +167,9 @@ func (k *kills) waitsFor(ctx context.Context) ([]string, error) {
 		if seen[d.GetChangefeed()] == nil {
 			seen[d.GetChangefeed()] = map[string]bool{}
 		}
-		seen[d.GetChangefeed()][d.GetTable()] = true
+		if !d.GetTrigger() {
+			seen[d.GetChangefeed()][d.GetTable()] = true
+		}
 		if d.GetPhase() != weirv1.Phase_PHASE_RUNNING || d.GetOperator() != 0 || d.GetProgress().GetEpoch() != d.GetEpoch() ||
 			d.GetProgress().GetPosition().GetTs() < want[d.GetChangefeed()] {
 			waits = append(waits, fmt.Sprintf("dispatcher %d (%s.%s) is %s on %q, operator %d, position %d of %d, failures %d",
@@ -206,14 +211,14 @@ func (k *kills) check(ctx context.Context, ops []*history.Operation) error {
 	}
 	k.summary.add(checker.Gates(agents, k.lives()), checker.Starts(agents, nil, nil))
 	for _, f := range k.feeds {
-		if err := k.checkSink(ctx, f); err != nil {
+		if err := k.checkSink(ctx, f, agents); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (k *kills) checkSink(ctx context.Context, f *feed) (err error) {
+func (k *kills) checkSink(ctx context.Context, f *feed, agents *evidence.Agents) (err error) {
 	want, err := changelog.Replay(k.path(f.logFile()))
 	if err != nil {
 		return err
@@ -234,6 +239,11 @@ func (k *kills) checkSink(ctx context.Context, f *feed) (err error) {
 	k.summary.add(checker.SinkOrder(f.name, entries))
 	if !k.arrived { // which is a violation already; that rows are missing says nothing more
 		return nil
+	}
+	if f.every > 0 {
+		events := checker.Events(f.name, entries, agents.Steps, f.every, changelog.Start, f.log.Position())
+		k.summary.add(events)
+		k.summary.count("events of the busy log that were written", float64(events.Figures["events written"]), k.plan.events)
 	}
 	k.summary.add(checker.Delivery(f.name, entries, want))
 	for table, rows := range want.Tables {
