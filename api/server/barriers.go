@@ -62,19 +62,22 @@ func (s *Server) ListBarriers(
 
 // barriersOf yields the open barriers in key order, or the ended ones, newest first; of one changefeed, or of all (0).
 func barriersOf(view *fsm.View, ended bool, only fsm.ChangefeedID) iter.Seq[fsm.Barrier] {
+	all := view.BarrierRecords()
+	if !ended {
+		all = openBarriers(view)
+	}
 	return func(yield func(fsm.Barrier) bool) {
-		if ended {
-			for b := range view.BarrierRecords() {
-				if (only == 0 || only == b.Key.Changefeed) && !yield(b) {
-					return
-				}
+		for b := range all {
+			if (only == 0 || only == b.Key.Changefeed) && !yield(b) {
+				return
 			}
-			return
 		}
+	}
+}
+
+func openBarriers(view *fsm.View) iter.Seq[fsm.Barrier] {
+	return func(yield func(fsm.Barrier) bool) {
 		for feed := range view.Changefeeds() {
-			if only != 0 && only != feed.ID {
-				continue
-			}
 			for b := range view.Barriers(feed.ID) {
 				if !yield(b) {
 					return

@@ -69,7 +69,7 @@ type kind struct {
 // soon is when to ask again after what passes by itself.
 const soon = 100 * time.Millisecond
 
-// kinds is the table of the API's own errors; that of verdicts is reasonCode.
+// kinds is the table of the API's own errors, but for those of reads alone; that of verdicts is reasonCode.
 func kinds() map[Kind]kind {
 	return map[Kind]kind{
 		NotLeader: {
@@ -124,6 +124,16 @@ func kinds() map[Kind]kind {
 			outcome.ReasonGenerationTooOld, codes.FailedPrecondition, outcome.Rejected, 0,
 			"the caller has seen a later life of the cluster than this server; this server's data is old",
 		},
+		Internal: {
+			outcome.ReasonInternal, codes.Internal, outcome.Fault, 0,
+			"the server failed; its log says more",
+		},
+	}
+}
+
+// readKinds is the part of the table that only reads end with.
+func readKinds() map[Kind]kind {
+	return map[Kind]kind{
 		IndexNotReached: {
 			outcome.ReasonIndexNotReached, codes.Unavailable, outcome.NotProposed, soon,
 			"the state has not got to the index that was asked for; try again or ask another server",
@@ -148,11 +158,16 @@ func kinds() map[Kind]kind {
 			outcome.ReasonDeadline, codes.DeadlineExceeded, outcome.NotProposed, 0,
 			"the answer was not ready in time; try again",
 		},
-		Internal: {
-			outcome.ReasonInternal, codes.Internal, outcome.Fault, 0,
-			"the server failed; its log says more",
-		},
 	}
+}
+
+// kindOf finds a kind's row.
+func kindOf(k Kind) (kind, bool) {
+	if row, ok := kinds()[k]; ok {
+		return row, true
+	}
+	row, ok := readKinds()[k]
+	return row, ok
 }
 
 // Error is an error of the API itself. The zero fields are not known or do not matter.
@@ -178,7 +193,7 @@ func (e *Error) Error() string {
 	if e.Text != "" {
 		return e.Text
 	}
-	if row, ok := kinds()[e.Kind]; ok {
+	if row, ok := kindOf(e.Kind); ok {
 		return row.text
 	}
 	return "error of unknown kind " + strconv.Itoa(int(e.Kind))

@@ -191,7 +191,6 @@ func TestABarrierShowsWhoIsMissing(t *testing.T) {
 		_, err = cl.Barrier(ctx, name)
 		require.Equal(t, reason, asError(t, err).Reason)
 	}
-
 }
 
 // An event that only the trigger takes part in is written at once, and leaves a record.
@@ -378,7 +377,7 @@ func TestPoliciesAreReadAndReplaced(t *testing.T) {
 	m := p.ProtoReflect()
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
-		switch f := fields.Get(i); f.Kind() { //nolint:exhaustive // the message has no others
+		switch f := fields.Get(i); f.Kind() {
 		case protoreflect.BoolKind:
 			m.Set(f, protoreflect.ValueOfBool(true))
 		case protoreflect.Uint32Kind:

@@ -49,7 +49,7 @@ func refuse(err error, mutates bool) refusal {
 }
 
 func refuseKind(e *Error) refusal {
-	row, ok := kinds()[e.Kind]
+	row, ok := kindOf(e.Kind)
 	if !ok {
 		row = kinds()[Internal]
 	}

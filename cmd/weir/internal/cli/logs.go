@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
+	"strings"
 
 	"github.com/weir-project/weir/api/server"
 	"github.com/weir-project/weir/cmd/weir/internal/plane"
@@ -98,34 +100,37 @@ func (c *logShow) Run(x *call) error {
 		if err != nil {
 			return err
 		}
+		if last == 0 {
+			return x.say("the log is empty")
+		}
 		if c.From != 0 {
 			first = c.From
 		}
 		if c.To != 0 {
 			last = c.To
 		}
-		if last == 0 {
-			return x.say("the log is empty")
-		}
-		var rows []show.Record
-		for r, err := range o.Entries(ctx, first, last) {
-			if err != nil {
-				return err
-			}
-			row := show.RecordRow(r.Index, r.Term, r.Kind.String(), r.Entry)
-			if x.asJSON() {
-				rows = append(rows, row)
-				continue
-			}
-			if err := x.record(&row); err != nil {
-				return err
-			}
-		}
-		if x.asJSON() {
-			return x.json(map[string]any{"entries": rows})
-		}
-		return nil
+		return x.records(o.Entries(ctx, first, last))
 	})
+}
+
+// records prints log entries as they come, or as one document.
+func (x *call) records(entries iter.Seq2[raftnode.Record, error]) error {
+	rows := []show.Record{}
+	for r, err := range entries {
+		if err != nil {
+			return err
+		}
+		row := show.RecordRow(r.Index, r.Term, r.Kind.String(), r.Entry)
+		if x.asJSON() {
+			rows = append(rows, row)
+		} else if err := x.record(&row); err != nil {
+			return err
+		}
+	}
+	if x.asJSON() {
+		return x.json(map[string]any{"entries": rows})
+	}
+	return nil
 }
 
 func (x *call) record(r *show.Record) error {
@@ -133,10 +138,7 @@ func (x *call) record(r *show.Record) error {
 		return x.say("%d  term %d  %s", r.Index, r.Term, r.Kind)
 	}
 	for _, c := range r.Commands {
-		line := fmt.Sprintf("%d  term %d  %s", r.Index, r.Term, c.Kind)
-		for _, f := range c.Fields {
-			line += " " + f
-		}
+		line := strings.Join(append([]string{fmt.Sprintf("%d  term %d  %s", r.Index, r.Term, c.Kind)}, c.Fields...), " ")
 		if c.By != "" {
 			line += "  by " + c.By
 		}

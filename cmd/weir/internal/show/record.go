@@ -53,7 +53,7 @@ func fields(v reflect.Value) []string {
 
 // spell spells a value: by its own word if it has one, text in quotes where it would be mistaken, bytes in hexadecimal.
 func spell(v reflect.Value) string {
-	if s, ok := v.Interface().(fmt.Stringer); ok {
+	if s, ok := reflect.TypeAssert[fmt.Stringer](v); ok {
 		return s.String()
 	}
 	switch v.Kind() { //nolint:exhaustive // the rest prints as Go does
