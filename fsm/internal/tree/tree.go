@@ -13,7 +13,10 @@
 // It knows nothing of what it holds. It must not be written to while one of its sequences is being consumed.
 package tree
 
-import "iter"
+import (
+	"iter"
+	"slices"
+)
 
 const (
 	// capacity of inner nodes and of leaves, wideCapacity of leaves with wide rows: those are copied when they are
@@ -446,8 +449,8 @@ func (n *node[K, V]) ascend(yield func(K, V) bool) bool {
 }
 
 func (n *node[K, V]) descend(yield func(K, V) bool) bool {
-	for i := len(n.keys) - 1; i >= 0; i-- {
-		if n.isLeaf() && !yield(n.keys[i], n.vals[i]) || !n.isLeaf() && !n.kids[i].descend(yield) {
+	for i, k := range slices.Backward(n.keys) {
+		if n.isLeaf() && !yield(k, n.vals[i]) || !n.isLeaf() && !n.kids[i].descend(yield) {
 			return false
 		}
 	}

@@ -24,9 +24,9 @@ func check(t require.TestingT, m *Map[int, string]) {
 		require.NotEmpty(t, nd.keys)
 		require.LessOrEqual(t, len(nd.keys), cap(nd.keys))
 		for i, k := range nd.keys {
-			require.False(t, low != nil && k < *low, "key %d is below its bound", k)
-			require.False(t, high != nil && k >= *high, "key %d reaches its neighbour's bound", k)
-			require.False(t, i > 0 && nd.keys[i-1] >= k, "keys ascend")
+			if (low != nil && k < *low) || (high != nil && k >= *high) || (i > 0 && nd.keys[i-1] >= k) {
+				require.Failf(t, "a key stands wrong", "%d among %v", k, nd.keys)
+			}
 		}
 		if nd.isLeaf() {
 			require.Len(t, nd.vals, len(nd.keys))
@@ -58,7 +58,9 @@ func equal(t require.TestingT, m *Map[int, string], want map[int]string, probe i
 	keys := slices.Sorted(maps.Keys(want))
 	var got []int
 	for k, v := range m.All() {
-		require.Equal(t, want[k], v)
+		if want[k] != v {
+			require.Equal(t, want[k], v, "at %d", k)
+		}
 		got = append(got, k)
 	}
 	require.True(t, slices.Equal(keys, got), "%v, want %v", got, keys)
@@ -109,7 +111,7 @@ type version struct {
 // TestAgainstAMap compares maps and their clones, each written to independently, with Go maps.
 func TestAgainstAMap(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		room := rapid.SampledFrom([]int{20, 300, 2_000}).Draw(rt, "keys")
+		room := rapid.SampledFrom([]int{20, 300, 1_000}).Draw(rt, "keys")
 		newMap := rapid.SampledFrom([]func(func(int, int) int) Map[int, string]{New[int, string], NewWide[int, string]}).Draw(rt, "map")
 		versions := []version{{newMap(cmp.Compare[int]), map[int]string{}}}
 		pick := func() *version { return &versions[rapid.IntRange(0, len(versions)-1).Draw(rt, "version")] }
@@ -146,11 +148,13 @@ func TestAgainstAMap(t *testing.T) {
 				}
 			},
 			"": func(rt *rapid.T) {
-				for i := range versions {
-					equal(rt, &versions[i].tree, versions[i].want, rapid.IntRange(-1, room+1).Draw(rt, "probe"))
-				}
+				v := pick()
+				equal(rt, &v.tree, v.want, rapid.IntRange(-1, room+1).Draw(rt, "probe"))
 			},
 		})
+		for i := range versions {
+			equal(rt, &versions[i].tree, versions[i].want, room/2)
+		}
 	})
 }
 

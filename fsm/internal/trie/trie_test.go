@@ -68,3 +68,29 @@ func TestAnEmptiedTrieHoldsNoNodes(t *testing.T) {
 	require.Nil(t, tr.root)
 	require.Zero(t, tr.Len())
 }
+
+func TestCloningOfWhatIsNotWrittenOnlyReads(t *testing.T) {
+	var tr Trie[string]
+	tr.Set(1, "one")
+	view := tr.Clone()
+	done := make(chan Trie[string])
+	for _, word := range []string{"a", "b"} { // the race detector looks
+		go func() {
+			c := view.Clone()
+			c.Set(1, word)
+			c.Delete(2)
+			done <- c
+		}()
+	}
+	words := map[string]bool{}
+	for range 2 {
+		c := <-done
+		v, _ := c.Get(1)
+		words[v] = true
+	}
+	require.Len(t, words, 2, "each clone keeps its own")
+	for _, unchanged := range []*Trie[string]{&tr, &view} {
+		v, _ := unchanged.Get(1)
+		require.Equal(t, "one", v)
+	}
+}
