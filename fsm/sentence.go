@@ -173,7 +173,11 @@ func operatorSentences() map[Reason]func(Facts) string {
 			if f.OperatorKind == OpRemove || f.OperatorKind == OpStop {
 				return fmt.Sprintf("%s %s was first and holds dispatcher %d until node %s has stopped it; wait for it with: weir operator wait %s", f.OperatorKind, f.Operator, f.Dispatcher, f.Node, f.Operator)
 			}
-			return fmt.Sprintf("%s %s to node %s was first and holds dispatcher %d; wait for it with: weir operator wait %s, or cancel it", f.OperatorKind, f.Operator, f.Node, f.Dispatcher, f.Operator)
+			to := ""
+			if f.OperatorKind == OpAdd || f.OperatorKind == OpMove {
+				to = of(" to node ", string(f.Node))
+			}
+			return fmt.Sprintf("%s %s%s was first and holds dispatcher %d; wait for it with: weir operator wait %s, or cancel it", f.OperatorKind, f.Operator, to, f.Dispatcher, f.Operator)
 		},
 		AlreadyOwned: func(f Facts) string {
 			return fmt.Sprintf("dispatcher %d runs on node %s under epoch %s; use a move from that node", f.Dispatcher, f.Node, f.Epoch)
