@@ -96,7 +96,7 @@ coverage: ## statements of package fsm; every reason and every cell of the admis
 		END { printf "fsm: %s %% of statements, %s %% needed\n", total, least; exit total + 0 < least + 0 }'
 
 .PHONY: explore
-explore: ## every state of small worlds: the real state machine, and what nodes may do with its orders (10 million states, 20 minutes)
+explore: ## every state of small worlds: the real state machine, and what nodes may do with its orders (25 million, about 20 minutes)
 	go run ./fsm/explore/cmd/explore $(ARGS)
 
 # The share of CI: 2 million states.

@@ -17,8 +17,8 @@
 //
 // Two states of the state machine are the same here if they are equal after numbers have been replaced by their order:
 // epochs, operator ids, log indexes, time, and what is only remembered (history, ended operators, answers) do not count.
-// That this is right, that is, that no rule depends on what was left out, is itself tested: [Audit] walks long random paths
-// through real states and compares each step with the remembered edge.
+// That this is right, that is, that no rule depends on what was left out, is itself tested: TestAuditRememberedSteps walks
+// long random paths through real states and compares each step with what is remembered.
 //
 // # What the network may do
 //

@@ -8,7 +8,7 @@ import (
 )
 
 // The whole of the large worlds is `make explore`; here each must come to its end, or to this many states.
-var statesOfEach = flag.Int("explore.states", 20_000, "states of each world after which a test gives up looking")
+var statesOfEach = flag.Int("explore.states", 5_000, "states of each world after which a test gives up looking")
 
 func TestNoWorldBreaksARule(t *testing.T) {
 	for _, w := range Worlds() {

@@ -43,7 +43,7 @@ func (t *stepper) ofLease(s *state, i uint8, buf []action) []action {
 		return t.ofTicks(n, i, buf)
 	}
 	fenced := s.at.shape.nodes[i].status == fsm.NodeStatusFenced
-	if !n.fenced && (t.world.Losses || fenced) {
+	if !n.fenced && (t.world.losable(int(i)) || fenced) {
 		buf = append(buf, action{kind: nodeFenced, a: i})
 		if n.writing() {
 			buf = append(buf, action{kind: nodeFenced, a: i, b: 1})

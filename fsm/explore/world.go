@@ -39,8 +39,10 @@ type World struct {
 	// Leases: nodes pause and go on with the ticks that name them, and expiries race with these. Else a node that is expired
 	// has been fenced before.
 	Leases bool
-	// Losses: nodes may lose their leases at any time, and come back.
+	// Losses: nodes may lose their leases at any time, and come back where registrations are asked for; with Lost only the
+	// first so many of them.
 	Losses bool
+	Lost   int
 	// Remembered bounds the placements that one node knows of and that have ended.
 	Remembered int
 	// Node changes the rules of nodes; for tests that must see the explorer find something.
@@ -234,6 +236,9 @@ func (w *World) idle(sh *shape, d int) bool {
 	}
 	return !slices.ContainsFunc(w.Events, func(e event) bool { return e.spec.TriggerTakesPart() })
 }
+
+// losable says whether the node may lose its lease.
+func (w *World) losable(node int) bool { return w.Losses && (w.Lost == 0 || node < w.Lost) }
 
 // asks says whether somebody sends commands of the kind.
 func (w *World) asks(k kind) bool { return slices.Contains(w.Asks, k) }

@@ -6,7 +6,7 @@ import "github.com/weir-project/weir/fsm"
 func Worlds() []*World {
 	return []*World{
 		admissionWorld(), pauseWorld(), dropWorld(), drainWorld(), moveOneWorld(), leaseWorld(),
-		eventWorld(), decisionWorld(), syncWorld(), chainWorld(), eventSplitWorld(), eventMoveWorld(),
+		eventWorld(), decisionWorld(), syncWorld(), chainWorld(), eventSplitWorld(), eventMoveWorld(), eventMovesWorld(), syncMoveWorld(),
 		moveWorld(), splitWorld(),
 	}
 }
@@ -141,6 +141,25 @@ func eventMoveWorld() *World {
 		"late reports"
 	w.First, w.Late = []fsm.TableSpec{orders()}, true
 	w.Asks = []kind{doAdd, doMove, doCancel, doRemove, doPause, doResume, doRegister}
+	return w
+}
+
+func eventMovesWorld() *World {
+	w := eventWorld()
+	w.Name = "event with moves of several"
+	w.Bounds = "2 dispatchers of one table on 2 nodes, of which one can be lost; each moves at any point of a schema change that one of " +
+		"them writes"
+	w.AllAtOnce, w.Lost = false, 1
+	w.Asks = []kind{doAdd, doMove}
+	return w
+}
+
+func syncMoveWorld() *World {
+	w := syncWorld()
+	w.Name = "sync point with moves"
+	w.Bounds = "one dispatcher and the trigger, 2 nodes, of which one can be lost; moves and cancellations at any point of a sync point"
+	w.Lost = 1
+	w.Asks = []kind{doAdd, doMove, doCancel}
 	return w
 }
 
