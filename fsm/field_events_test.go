@@ -631,6 +631,9 @@ func TestField_B37_NoSyncPointIsSkipped(t *testing.T) {
 		for _, d := range []fsm.DispatcherID{a, b} {
 			require.Contains(t, []fsm.Reason{fsm.ReportCounted, fsm.ReportInert}, wait(d, k, spec, fsm.Position{}))
 		}
+		if k == change {
+			require.Equal(t, fsm.EarlierEventOpen, wait(b, key(20), point, fsm.Position{}), "the schema change at the same ts comes first")
+		}
 		if k == key(20) { // a stops and comes back in the middle, and would rather go on at 25
 			e.says(fsm.ReportStopped, a, 0)
 			e.runs(a, "n2")

@@ -260,9 +260,19 @@ func eventMutants() []mutant {
 			id: "decided-while-somebody-writes", rules: []string{"R14", "invariant 11"},
 			breaks: "an event is decided while a permission is live",
 			file:   file,
-			old:    "case b.Status == BarrierInWriting:\n\t\treturn refused(BarrierWriting, f)",
-			new:    "case b.Status == BarrierInWriting && !skip:\n\t\treturn refused(BarrierWriting, f)",
-			tells:  []catcher{script("barrier_permission"), test("TestReview_R14"), test("TestReview_R42")},
+			old: "case b.Status == BarrierInWriting:\n\t\treturn refused(BarrierWriting, f)\n\tcase m.Permission != b.Permission:\n\t\treturn refused(StalePermission, f)\n" +
+				"\tcase b.Status != BarrierUndecided && (!skip || b.Status != BarrierCollecting):",
+			new: "case m.Permission != b.Permission:\n\t\treturn refused(StalePermission, f)\n" +
+				"\tcase b.Status == BarrierPassing || (b.Status == BarrierCollecting && !skip):",
+			tells: []catcher{script("barrier_permission"), test("TestReview_R14"), test("TestReview_R42")},
+		},
+		{
+			id: "decided-on-older-facts", rules: []string{"R14", "invariant 11"},
+			breaks: "a decision that was made before the last permission goes through",
+			file:   file,
+			old:    "case m.Permission != b.Permission:\n\t\treturn refused(StalePermission, f)",
+			new:    "case m.Permission > b.Permission:\n\t\treturn refused(StalePermission, f)",
+			tells:  []catcher{script("barrier_permission"), test("TestReview_R14")},
 		},
 		{
 			id: "schema-change-skipped", rules: []string{"R14"},
