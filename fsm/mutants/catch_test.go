@@ -134,7 +134,9 @@ var (
 	failedAt = regexp.MustCompile(`([a-z0-9_]+_test\.go:\d+)`)
 	said     = regexp.MustCompile(`Messages:\s+(.*)`)
 	went     = regexp.MustCompile(`Error:\s+(.*)`)
-	expected = regexp.MustCompile(`expected: (.*)\n\s*actual\s*: (.*)`)
+	// unexpected is the text of an error that came where none should.
+	unexpected = regexp.MustCompile(`Received unexpected error:\n\s*(.*)`)
+	expected   = regexp.MustCompile(`expected: (.*)\n\s*actual\s*: (.*)`)
 )
 
 // firstMessage is where a test failed and what it said, in one line.
@@ -142,6 +144,9 @@ func firstMessage(output string) string {
 	text := failedAt.FindString(output)
 	if m := went.FindStringSubmatch(output); m != nil {
 		text += ": " + strings.TrimSpace(m[1])
+	}
+	if m := unexpected.FindStringSubmatch(output); m != nil {
+		text += " " + strings.TrimSpace(m[1])
 	}
 	if m := expected.FindStringSubmatch(output); m != nil {
 		text += " expected " + m[1] + ", actual " + m[2]

@@ -84,6 +84,8 @@ func TestOnlyANamedCatcherCounts(t *testing.T) {
 	require.Empty(t, says(other, failure{"TestScenarios/other.txt", verdict}, failure{"TestX", "invariant violated: no orphans: x"}))
 	require.Equal(t, "`TestReview_R06_Y` review_test.go:7: Not equal: expected 1, actual 2 (nobody)",
 		says(other, failure{"TestReview_R06_Y", "review_test.go:7: \n Error:  Not equal: \n expected: 1\n actual  : 2\n Messages: nobody\n"}))
+	require.Equal(t, "`TestReview_R06_Y` review_test.go:7: Received unexpected error: invariant violated: no orphans: x",
+		says(failure{"TestReview_R06_Y", "review_test.go:7: \n Error:  Received unexpected error:\n   invariant violated: no orphans: x\n"}))
 	require.Equal(t, "script `held.txt` held.txt:48: 9 add: RANGE_REMOVING op=3 came as 9 add: ACCEPTED op=4", says(other, failure{"TestScenarios/held.txt", verdict}))
 	require.Equal(t, `invariant "barriers end" nobody is left`, says(failure{"TestZ", "an invariant is broken: invariant violated: barriers end: nobody is left\n"}))
 	_, ok := countsFor(m, testRun{failures: []failure{{"TestReview_R06_Y", ""}}, panicked: true})
