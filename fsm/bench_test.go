@@ -3,8 +3,11 @@ package fsm
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"runtime"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // bigState has n running dispatchers on 100 nodes.
@@ -40,6 +43,12 @@ func bigState(b testing.TB, n int) (*State, *uint64) {
 		}}})
 	}
 	return s, index
+}
+
+// TestADispatcherStaysSmall tells early what bench/apply would tell late: there are a million of them, sixteen to an
+// allocation, and allocations come in steps.
+func TestADispatcherStaysSmall(t *testing.T) {
+	require.LessOrEqual(t, int(reflect.TypeFor[Dispatcher]().Size()), 136)
 }
 
 // BenchmarkMove applies the three commands of a whole move of a random dispatcher.
