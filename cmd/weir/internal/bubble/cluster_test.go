@@ -303,6 +303,12 @@ func (c *cluster) describe() string {
 		for row := range h.view().Dispatchers() {
 			text += fmt.Sprintf("\n%+v", row)
 		}
+		for feed := range h.view().Changefeeds() {
+			text += fmt.Sprintf("\n%s: %v watermark %v %s", feed.Name, feed.Status, feed.Watermark, feed.Detail)
+			for b := range h.view().Barriers(feed.ID) {
+				text += fmt.Sprintf("\n%v: %v %q permission %d of %d", b.Key, b.Status, b.Spec.Statement, b.Permission, b.Writer)
+			}
+		}
 	}
 	return text
 }

@@ -27,6 +27,7 @@ const (
 	nodesOf     = 4
 	callLimit   = 700 * time.Millisecond
 	healedBound = 30 * time.Second
+	drainBound  = time.Minute
 )
 
 // storm is a random schedule of faults and requests over one cluster.
@@ -49,38 +50,56 @@ type verdict struct {
 // sessions break, leaders change, while dispatchers are moved, added, removed and cancelled, tables come and go,
 // changefeeds pause. On every server after every entry the invariants hold and equal prefixes make equal states; no range
 // has two owners at one instant, every second time without token checks. When the faults stop, everything runs again
-// within a bound, and every verdict that a client had is still the answer to its request.
+// within a bound, and every verdict that a client had is still the answer to its request. In half of the schedules there
+// are schema changes and sync points: each takes effect once, between the rows before it and after it, and in the end
+// everything is downstream and nobody waits.
 func TestRandomSchedules(t *testing.T) {
 	s := seed(t)
 	total, did, looks, repeated, slowest := ownership{smallest: time.Hour}, map[string]int{}, 0, 0, time.Duration(0)
+	written, known, longest := 0, 0, time.Duration(0)
 	defer func() {
 		t.Logf("random: %d schedules of %v; %d faults and requests: %s", *seedsFlag, *timeFlag, sum(did), words(did))
 		t.Logf("random: %d states checked, %d verdicts asked for again, %d calls accepted at the sink, %d refused, %d handovers, smallest gap %v, all runs again after at most %v",
 			looks, repeated, total.accepted, total.refused, total.handovers, total.smallest, slowest)
+		t.Logf("random: %d events took effect, %d were asked for again after that, everything was downstream after at most %v more",
+			written, known, longest)
 		t.Logf("again: go test ./cmd/weir/internal/bubble -run %s -v -bubble.seed=%d -bubble.seeds=%d -bubble.time=%v", t.Name(), s, *seedsFlag, *timeFlag)
 	}()
 	for i := range uint64(*seedsFlag) {
-		checks := i%2 == 0
+		checks, events := (s+i)%2 == 0, (s+i)/2%2 == 0
 		inBubble(t, s+i, nodesOf, func(c *cluster) {
-			c.world.every, c.world.checks, c.audit = 25*time.Millisecond, checks, newAudit()
+			c.world.every, c.world.checks, c.world.events, c.audit = 25*time.Millisecond, checks, events, newAudit()
 		}, func(c *cluster) {
 			m := &storm{cluster: c, did: did}
 			took := m.rage()
+			last, drained := m.drain()
 			m.repeat()
 			repeated += len(m.decided)
 			o := judgeLedger(c.world.effects())
 			wrong, looked := c.audit.findings()
 			require.Empty(c.t, wrong, "states, seed %d", c.seed)
 			require.Empty(c.t, o.wrong, "ledger, token checks %t, seed %d", checks, c.seed)
+			h := judgeEvents(c.world.effects(), addedByUsers)
+			require.Empty(c.t, h.wrong, "events, token checks %t, seed %d", checks, c.seed)
+			for i := range feeds {
+				if events {
+					require.Empty(c.t, h.missing(feedName(i), last), "seed %d", c.seed)
+					written += len(h.written[feedName(i)])
+				}
+			}
+			known, longest = known+h.known, max(longest, drained)
 			looks, slowest = looks+looked, max(slowest, took)
 			total.accepted, total.refused = total.accepted+o.accepted, total.refused+o.refused
 			total.handovers, total.smallest = total.handovers+o.handovers, min(total.smallest, o.smallest)
 		})
 		if t.Failed() {
-			t.Fatalf("the schedule of -bubble.seed=%d -bubble.seeds=1 (token checks %t)", s+i, checks)
+			t.Fatalf("the schedule of -bubble.seed=%d -bubble.seeds=1 (token checks %t, events %t)", s+i, checks, events)
 		}
 	}
 	require.NotZero(t, repeated)
+	if *seedsFlag >= 4 {
+		require.NotZero(t, written)
+	}
 	require.GreaterOrEqual(t, total.handovers, 3*(*seedsFlag), "handovers")
 	require.GreaterOrEqual(t, sum(did), int(*timeFlag/time.Second)*(*seedsFlag), "faults and requests")
 }
@@ -105,7 +124,7 @@ func (m *storm) rage() time.Duration {
 	m.t.Helper()
 	m.skew()
 	for i := range feeds {
-		m.splitFeed(fmt.Sprintf("feed%d", i), tablesOf)
+		m.splitFeed(feedName(i), tablesOf)
 	}
 	m.attached()
 	kinds := m.kinds()
@@ -152,7 +171,7 @@ func (m *storm) calm() time.Duration {
 	}
 	m.eventually("a leader leads", func() bool { return m.leading() != nil })
 	for i := range feeds {
-		_, err := m.admin.ResumeChangefeed(m.t.Context(), fmt.Sprintf("feed%d", i))
+		_, err := m.admin.ResumeChangefeed(m.t.Context(), feedName(i))
 		var no *client.Error
 		if err != nil && (!errors.As(err, &no) || no.Class != client.Rejected) {
 			require.NoError(m.t, err, m.describe())
@@ -198,9 +217,60 @@ func (m *storm) held() map[pair]bool {
 	return running
 }
 
+func feedName(i int) string { return fmt.Sprintf("feed%d", i) }
+
+// addedByUsers says whether users add the table, now and then or again and again.
+func addedByUsers(t dispatcher.TableName) bool { return !strings.Contains(t.Name, ".born") }
+
+// drain lets the log end, and waits until everything is downstream and no event is open. It returns the log's last ts and
+// how long that took.
+func (m *storm) drain() (last uint64, took time.Duration) {
+	m.t.Helper()
+	last, began := m.world.stop(), time.Now()
+	m.within(drainBound, "everything is downstream", func() bool {
+		h := m.leading()
+		if h == nil {
+			return false
+		}
+		view, done := h.view(), 0
+		for feed := range view.Changefeeds() {
+			open := 0
+			for b := range view.Barriers(feed.ID) {
+				open++
+				m.decide(&feed, &b)
+			}
+			if open == 0 && feed.Watermark.TS == last {
+				done++
+			}
+		}
+		return done == feeds
+	})
+	took = time.Since(began)
+	m.attached()
+	m.settled()
+	return last, took
+}
+
+// decide does what a person does about an event of which nobody can know whether it was written: the sink has records.
+func (m *storm) decide(feed *fsm.Changefeed, b *fsm.Barrier) {
+	if b.Status != fsm.BarrierUndecided {
+		return
+	}
+	m.ask("event decided", func(x context.Context) error {
+		_, err := m.admin.DecideBarrier(x, &weirv1.DecideBarrierRequest{
+			Changefeed: feed.Name, Run: b.Key.Run, At: &weirv1.Position{Ts: b.Key.At.TS, Stage: weirv1.Stage(b.Key.At.Stage)},
+			Permission: b.Permission, Decision: weirv1.BarrierDecision_BARRIER_DECISION_WRITE_AGAIN,
+		})
+		return err
+	})()
+}
+
 func (m *storm) splitFeed(name string, tables int) {
 	m.t.Helper()
-	req := &weirv1.CreateChangefeedRequest{Name: name, Source: "memory:source", Sink: "memory:" + name, SinkFenced: true}
+	req := &weirv1.CreateChangefeedRequest{Name: name, Source: "memory:" + name, Sink: "memory:" + name, SinkFenced: true}
+	if m.world.events {
+		req.SyncPointEvery = syncEvery
+	}
 	for i := range tables {
 		req.Tables = append(req.Tables, splitTable(fmt.Sprintf("%s.%d", name, i)))
 	}
@@ -209,7 +279,7 @@ func (m *storm) splitFeed(name string, tables int) {
 }
 
 func splitTable(name string) *weirv1.TableSpec {
-	t := &weirv1.TableSpec{Name: name}
+	t := &weirv1.TableSpec{Schema: tableSchema, Name: name}
 	for i := range spansOf - 1 {
 		t.SplitKeys = append(t.SplitKeys, []byte{byte(i + 1)})
 	}
@@ -300,7 +370,7 @@ var errNothing = errors.New("there is nothing to do that to")
 
 func (m *storm) anyServer() string { return m.servers[m.rand.IntN(len(m.servers))].id }
 
-func (m *storm) anyFeed() string { return fmt.Sprintf("feed%d", m.rand.IntN(feeds)) }
+func (m *storm) anyFeed() string { return feedName(m.rand.IntN(feeds)) }
 
 // anyNode is the host of a node's newest life.
 func (m *storm) anyNode() string { return m.named(fmt.Sprintf("n%d", 1+m.rand.IntN(nodesOf))).host }
@@ -472,7 +542,7 @@ func (m *storm) addTable(x context.Context) error {
 func (m *storm) dropAndAdd(x context.Context) error {
 	feed := m.anyFeed()
 	table := fmt.Sprintf("%s.%d", feed, m.rand.IntN(tablesOf))
-	_, err := m.admin.DropTables(x, &weirv1.DropTablesRequest{Changefeed: feed, Tables: []*weirv1.TableRef{{Name: table}}})
+	_, err := m.admin.DropTables(x, &weirv1.DropTablesRequest{Changefeed: feed, Tables: []*weirv1.TableRef{{Schema: tableSchema, Name: table}}})
 	var no *client.Error
 	if err != nil && (!errors.As(err, &no) || no.Reason != fsm.UnknownTable.String()) {
 		return err

@@ -11,14 +11,21 @@ import (
 	"github.com/weir-project/weir/fsm"
 )
 
-// world is what lies outside of the cluster: a source that goes on for ever, and a sink that keeps a ledger.
+// world is what lies outside of the cluster: a source whose log grows until it is stopped, and a sink that keeps a ledger.
 type world struct {
-	mu sync.Mutex
-	// every is the time between two transactions of a span; zero: there are none.
+	began time.Time
+	mu    sync.Mutex
+	// every is the time between two transactions of the log; zero: there are none.
 	every time.Duration
+	// last is where the log ends; zero: it goes on.
+	last uint64
+	// events: there are schema changes in the log, and changefeeds have sync points.
+	events bool
 	// checks: the sink refuses tokens below the newest.
 	checks bool
 	rows   map[place]mark
+	// records are the events that were written.
+	records map[dispatcher.DDLKey]bool
 	// opening and closing hang for the tables named, an opening until it is cancelled, a closing until the channel closes.
 	opening map[string]bool
 	closing map[string]chan struct{}
@@ -26,15 +33,18 @@ type world struct {
 	calls   []effect
 }
 
-// place is a span downstream.
+// place is a span downstream, or where a changefeed's trigger claims.
 type place struct {
-	table dispatcher.TableName
-	span  fsm.Span
+	feed    string
+	trigger bool
+	table   dispatcher.TableName
+	span    fsm.Span
 }
 
-// mark is a fence row: the newest token, and the resume position.
+// mark is a fence row: the newest token, and the resume position of a run.
 type mark struct {
 	token  dispatcher.Token
+	run    uint64
 	resume fsm.Position
 }
 
@@ -54,10 +64,20 @@ type effect struct {
 	resume   fsm.Position
 	accepted bool
 	at       time.Time
+
+	// start is where a claim was ordered to begin, first and last are the ts of the rows of a write.
+	start       fsm.Position
+	first, last uint64
+	// event is what was written, known says that its record was there.
+	event dispatcher.DDL
+	known bool
 }
 
 func newWorld() *world {
-	return &world{checks: true, rows: map[place]mark{}, opening: map[string]bool{}, closing: map[string]chan struct{}{}}
+	return &world{
+		began: time.Now(), checks: true, rows: map[place]mark{}, records: map[dispatcher.DDLKey]bool{}, opening: map[string]bool{},
+		closing: map[string]chan struct{}{},
+	}
 }
 
 // startsOf are the starts of a table's dispatchers.
@@ -95,7 +115,7 @@ func (s sink) Open(ctx context.Context, spec dispatcher.SinkSpec) (dispatcher.Sp
 	if s.by.dead.Load() {
 		return nil, errDead
 	}
-	at := place{table: spec.Table, span: spec.Span}
+	at := place{feed: spec.Changefeed, trigger: spec.Trigger, table: spec.Table, span: spec.Span}
 	s.w.mu.Lock()
 	s.w.starts = append(s.w.starts, start{node: s.by.name, place: at, at: time.Now()})
 	hangs := s.w.opening[spec.Table.Name]
@@ -104,17 +124,18 @@ func (s sink) Open(ctx context.Context, spec dispatcher.SinkSpec) (dispatcher.Sp
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
 	}
-	return &writer{sink: s, place: at}, nil
+	return &writer{sink: s, place: at, run: spec.Run}, nil
 }
 
 type writer struct {
 	sink
 	place place
+	run   uint64
 	token dispatcher.Token
 }
 
-// do makes one call at the sink: the lease is asked as the last thing before the effect.
-func (x *writer) do(kind dispatcher.CallKind, token dispatcher.Token, allow func() error, change func(*mark)) error {
+// do makes one call at the sink: the lease is asked as the last thing before the effect, which change makes.
+func (x *writer) do(e effect, allow func() error, change func(*mark, *effect)) error {
 	if err := allow(); err != nil {
 		return err
 	}
@@ -125,13 +146,16 @@ func (x *writer) do(kind dispatcher.CallKind, token dispatcher.Token, allow func
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	row := w.rows[x.place]
-	e := effect{kind: kind, node: x.by.name, place: x.place, token: token, at: time.Now()}
-	if w.checks && row.token.Compare(token) > 0 {
-		w.calls = append(w.calls, e)
-		return &dispatcher.FencedError{Own: token, Found: row.token, Table: x.place.table}
+	if row.run != x.run { // what an earlier run has written is of no use to this one
+		row.run, row.resume = x.run, fsm.Position{}
 	}
-	change(&row)
-	row.token = token
+	e.node, e.place, e.at = x.by.name, x.place, time.Now()
+	if w.checks && row.token.Compare(e.token) > 0 {
+		w.calls = append(w.calls, e)
+		return &dispatcher.FencedError{Own: e.token, Found: row.token, Table: x.place.table}
+	}
+	change(&row, &e)
+	row.token = e.token
 	w.rows[x.place] = row
 	e.accepted, e.resume = true, row.resume
 	w.calls = append(w.calls, e)
@@ -141,7 +165,7 @@ func (x *writer) do(kind dispatcher.CallKind, token dispatcher.Token, allow func
 // Claim implements dispatcher.SpanWriter.
 func (x *writer) Claim(_ context.Context, token dispatcher.Token, start fsm.Position, allow func() error) (fsm.Position, error) {
 	var resume fsm.Position
-	err := x.do(dispatcher.CallClaim, token, allow, func(row *mark) {
+	err := x.do(effect{kind: dispatcher.CallClaim, token: token, start: start}, allow, func(row *mark, _ *effect) {
 		row.resume = row.resume.Max(start)
 		resume = row.resume
 	})
@@ -153,14 +177,22 @@ func (x *writer) Claim(_ context.Context, token dispatcher.Token, start fsm.Posi
 
 // Write implements dispatcher.SpanWriter.
 func (x *writer) Write(_ context.Context, b dispatcher.Batch, allow func() error) error {
-	return x.do(dispatcher.CallWrite, x.token, allow, func(row *mark) { row.resume = row.resume.Max(b.Resume) })
+	e := effect{kind: dispatcher.CallWrite, token: x.token}
+	if n := len(b.Changes); n > 0 {
+		e.first, e.last = tsOf(&b.Changes[0]), tsOf(&b.Changes[n-1])
+	}
+	return x.do(e, allow, func(row *mark, _ *effect) { row.resume = row.resume.Max(b.Resume) })
 }
 
 var errNotHere = errors.New("this sink does not do that")
 
 // WriteDDL implements dispatcher.SpanWriter.
-func (*writer) WriteDDL(context.Context, dispatcher.DDL, func() error) (bool, error) {
-	return false, errNotHere
+func (x *writer) WriteDDL(_ context.Context, ddl dispatcher.DDL, allow func() error) (known bool, err error) {
+	err = x.do(effect{kind: dispatcher.CallEvent, token: x.token, event: ddl}, allow, func(_ *mark, e *effect) {
+		known = x.w.records[ddl.Key]
+		e.known, x.w.records[ddl.Key] = known, true
+	})
+	return known, err
 }
 
 // Delete implements dispatcher.SpanWriter.
@@ -176,38 +208,3 @@ func (x *writer) Close() error {
 	}
 	return nil
 }
-
-type source struct{ w *world }
-
-// Open implements dispatcher.Source.
-func (s source) Open(_ context.Context, spec dispatcher.SourceSpec) (dispatcher.Reader, error) {
-	return &reader{w: s.w, spec: spec, next: spec.Start.TS + 1}, nil
-}
-
-type reader struct {
-	w    *world
-	spec dispatcher.SourceSpec
-	next uint64
-}
-
-// Next implements dispatcher.Reader: one row after the other.
-func (r *reader) Next(ctx context.Context) (dispatcher.Transaction, error) {
-	if r.w.every == 0 {
-		<-ctx.Done()
-		return dispatcher.Transaction{}, context.Cause(ctx)
-	}
-	select {
-	case <-time.After(r.w.every):
-	case <-ctx.Done():
-		return dispatcher.Transaction{}, context.Cause(ctx)
-	}
-	tx := dispatcher.Transaction{
-		Position: fsm.Position{TS: r.next, Stage: fsm.StageRows},
-		Changes:  []dispatcher.Change{{Op: dispatcher.OpUpsert, Table: r.spec.Table, Key: r.spec.Span.Start}},
-	}
-	r.next++
-	return tx, nil
-}
-
-// Close implements dispatcher.Reader.
-func (*reader) Close() error { return nil }
