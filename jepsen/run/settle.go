@@ -117,7 +117,7 @@ func askAgain(ctx context.Context, b *bench, ops []*history.Operation) (map[stri
 	return answers, nil
 }
 
-// verdict asks until a verdict comes, for some seconds.
+// verdict asks until a verdict comes, for some seconds. A try that ends without one may be what a later one is told of.
 func verdict(ctx context.Context, c *caller.Caller, at int, op *history.Operation) history.Answer {
 	r := caller.Request{ID: op.Request, TimeMS: op.RequestTimeMS}
 	var a history.Answer
@@ -125,6 +125,7 @@ func verdict(ctx context.Context, c *caller.Caller, at int, op *history.Operatio
 		if a = c.Once(ctx, at, r, &op.Spec); a.Outcome.Acknowledged() || ctx.Err() != nil {
 			return a
 		}
+		op.MayLinger = op.MayLinger || a.Outcome == history.Unknown
 		at = (at + 1) % c.Links.Count()
 		time.Sleep(100 * time.Millisecond)
 	}
