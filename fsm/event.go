@@ -58,6 +58,9 @@ func (s *State) checkSpec(r *BarrierReport) string {
 // as in a later run, is no news.
 func (s *State) applyEffects(b Barrier, x entryContext) string {
 	feed, _ := s.ChangefeedByID(b.Key.Changefeed)
+	if feed.Status == ChangefeedIsRemoving { // its tables go already, and one that was added would keep it for ever
+		return "the changefeed is being removed: nothing was changed"
+	}
 	var notes []string
 	var adds []TableSpec
 	for _, ref := range b.Spec.Drop {
