@@ -274,6 +274,9 @@ func (m *model) written(b *event, result fsm.BarrierResult) {
 		return
 	}
 	f := m.feeds[b.key.Changefeed]
+	if f.status == fsm.ChangefeedIsRemoving {
+		return // everything goes: nothing is to be added any more
+	}
 	for _, ref := range b.spec.Drop {
 		if t := m.live(f, ref); t != nil {
 			m.drop(t)

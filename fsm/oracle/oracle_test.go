@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -18,25 +20,35 @@ import (
 )
 
 var (
-	worlds   = flag.Int("oracle.worlds", 60, "random small worlds of 300 commands that the state machine is compared in")
+	worlds   = flag.Int("oracle.worlds", 40, "random small worlds of 300 commands that the state machine is compared in")
 	worldOf  = flag.Uint64("oracle.seed", 0, "the first world's seed; 0 for any")
 	logs     = flag.Int("oracle.logs", 3, "logs that eight replicas apply")
 	commands = flag.Int("oracle.commands", 300, "commands in a world")
 )
 
-// seedOf is printed with one line that runs the same test again.
-func seedOf(t *testing.T) uint64 {
+// each runs a test n times, every time with a seed of its own, and prints with a failure the one line that runs it again.
+func each(t *testing.T, n int, run func(t *testing.T, seed uint64)) {
 	t.Helper()
-	seed := *worldOf
-	if seed == 0 {
-		seed = rand.Uint64()
+	first := *worldOf
+	if first == 0 {
+		first = rand.Uint64()
 	}
-	t.Cleanup(func() {
+	for i := range uint64(max(n, 1)) {
+		seed := first + i
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			t.Cleanup(func() {
+				if t.Failed() {
+					test, _, _ := strings.Cut(t.Name(), "/")
+					t.Logf("again: go test ./fsm/oracle -count=1 -run '^%s$' -oracle.worlds=1 -oracle.logs=1 -oracle.seed=%d -oracle.commands=%d",
+						test, seed, *commands)
+				}
+			})
+			run(t, seed)
+		})
 		if t.Failed() {
-			t.Logf("again: go test ./fsm/oracle -count=1 -run '^%s$' -oracle.seed=%d", t.Name(), seed)
+			return
 		}
-	})
-	return seed
+	}
 }
 
 // told is one command in a failure's text.
@@ -108,21 +120,19 @@ func TestTheModelAgrees(t *testing.T) {
 
 // TestTheModelAgreesForLong goes deeper than rapid's short logs.
 func TestTheModelAgreesForLong(t *testing.T) {
-	seed := seedOf(t)
-	for i := range uint64(*worlds) {
-		p := newPair(scenario.Seeded(seed + i))
+	each(t, *worlds, func(t *testing.T, seed uint64) {
+		p := newPair(scenario.Seeded(seed))
 		for range *commands {
-			require.NoError(t, p.step(), "world %d of seed %d", i, seed)
+			require.NoError(t, p.step())
 		}
-	}
+	})
 }
 
 // TestTheModelAgreesOnLargerWorlds compares on logs that somebody else makes: more nodes, changefeeds and sinks, entries of
 // several commands.
 func TestTheModelAgreesOnLargerWorlds(t *testing.T) {
-	seed := seedOf(t)
-	for i := range uint64(*worlds / 10) {
-		l, s, m := scenario.NewRandomLog(scenario.Seeded(seed+i)), fsm.New(), newModel()
+	each(t, *worlds/10, func(t *testing.T, seed uint64) {
+		l, s, m := scenario.NewRandomLog(scenario.Seeded(seed)), fsm.New(), newModel()
 		for range *commands {
 			e := l.Next()
 			verdicts, answers := s.Apply(e), m.apply(e)
@@ -131,7 +141,7 @@ func TestTheModelAgreesOnLargerWorlds(t *testing.T) {
 			}
 			require.NoError(t, m.compare(s), "entry %d", e.Index)
 		}
-	}
+	})
 }
 
 // decoded is the entry as a server reads it from its log: it shares nothing with the one that was made.
@@ -157,10 +167,8 @@ func restored(t require.TestingT, s *fsm.State) *fsm.State {
 // state.
 func TestEightReplicasOfOneLog(t *testing.T) {
 	const replicas = 8
-	seed := seedOf(t)
-	for i := range uint64(*logs) {
-		w := newWorld(scenario.Seeded(seed + i))
-		when := scenario.Seeded(^(seed + i))
+	each(t, *logs, func(t *testing.T, seed uint64) {
+		w, when := newWorld(scenario.Seeded(seed)), scenario.Seeded(^seed)
 		states := make([]*fsm.State, replicas)
 		for r := range states {
 			states[r] = fsm.New()
@@ -172,26 +180,31 @@ func TestEightReplicasOfOneLog(t *testing.T) {
 			for r := 1; r < replicas; r++ {
 				verdicts := states[r].Apply(decoded(t, e))
 				for v := range verdicts {
-					require.NoError(t, sameVerdict(verdicts[v], first[v]), "log %d, replica %d: %s", i, r, told(e, v))
+					require.NoError(t, sameVerdict(verdicts[v], first[v]), "replica %d: %s", r, told(e, v))
 				}
-				require.Equal(t, states[0].Hash(), states[r].Hash(), "log %d, entry %d, replica %d", i, e.Index, r)
+				require.Equal(t, states[0].Hash(), states[r].Hash(), "entry %d, replica %d", e.Index, r)
 				if when(10+3*r) == 0 {
 					states[r] = restored(t, states[r])
-					require.Equal(t, states[0].Hash(), states[r].Hash(), "log %d, restored at entry %d, replica %d", i, e.Index, r)
+					require.Equal(t, states[0].Hash(), states[r].Hash(), "restored at entry %d, replica %d", e.Index, r)
 				}
 			}
-			require.NoError(t, w.m.compare(states[0]), "log %d, entry %d", i, e.Index)
+			require.NoError(t, w.m.compare(states[0]), "entry %d", e.Index)
 		}
 		for r := range states {
-			require.NoError(t, states[r].CheckInvariants(), "log %d, replica %d", i, r)
-			require.NoError(t, w.m.compare(states[r]), "log %d, replica %d", i, r)
+			require.NoError(t, states[r].CheckInvariants(), "replica %d", r)
+			require.NoError(t, w.m.compare(states[r]), "replica %d", r)
 		}
-	}
+	})
 }
 
 // TestADryRunLeavesNoTrace: neither the state nor the view notices that something was tried on it.
 func TestADryRunLeavesNoTrace(t *testing.T) {
-	w, s := newWorld(scenario.Seeded(seedOf(t))), fsm.New()
+	each(t, *logs, func(t *testing.T, seed uint64) { dryRuns(t, newWorld(scenario.Seeded(seed))) })
+}
+
+func dryRuns(t *testing.T, w *world) {
+	t.Helper()
+	s := fsm.New()
 	for range *commands {
 		e := w.entry(1)
 		view, hash := s.View(), s.Hash()
@@ -213,10 +226,10 @@ func TestADryRunLeavesNoTrace(t *testing.T) {
 // reason, every result, and every kind of command accepted and refused.
 func TestSmallWorldsReachWhatTheyShould(t *testing.T) {
 	cells, reasons, reached := map[fsm.Cell]int{}, map[fsm.Reason]int{}, map[string]int{}
-	for seed := range uint64(80) {
+	for seed := range uint64(100) {
 		w, s := newWorld(scenario.Seeded(seed)), fsm.New()
 		s.TraceAdmissions(func(c fsm.Cell) { cells[c]++ })
-		for range 500 {
+		for range 400 {
 			e := w.entry(1)
 			w.m.apply(e)
 			for i, v := range s.Apply(e) {

@@ -291,8 +291,11 @@ func (w *witness) hear(c fsm.Command, v fsm.Verdict, before, after *fsm.View) er
 				if i >= len(v.Reports) {
 					return nil // refused as a whole
 				}
-				counted := v.Reports[i] == fsm.ReportCounted
+				counted, told := v.Reports[i] == fsm.ReportCounted, v.Reports[i] == fsm.BarrierPass
 				i++
+				if err := w.hearPass(r, p, told, counted, before, after); err != nil {
+					return err
+				}
 				if counted && r.What == fsm.SaidWaiting {
 					w.waited[said{r.Key, p}] = true
 				}
@@ -313,6 +316,23 @@ func (w *witness) hear(c fsm.Command, v fsm.Verdict, before, after *fsm.View) er
 		if times > 1 {
 			return fmt.Errorf("event %s was written %d times", key, times)
 		}
+	}
+	return nil
+}
+
+// hearPass: who is told to pass, or counts as past an event, has one before it that was written, or that is below what is
+// stored and the watermark. An event that ended void, because nobody was left, counts as over by definition.
+func (w *witness) hearPass(r fsm.BarrierReport, p fsm.Pair, told, counted bool, before, after *fsm.View) error {
+	if record, _ := after.BarrierRecord(r.Key); record.Result == fsm.BarrierVoid || w.written[r.Key] > 0 {
+		return nil
+	}
+	if counted && r.What == fsm.SaidPassed {
+		return fmt.Errorf("%v counts as past %s, which nobody has written", p, r.Key)
+	}
+	row, _ := after.Dispatcher(p.Dispatcher)
+	feed, _ := before.ChangefeedByID(r.Key.Changefeed)
+	if told && row.Position.Less(r.Key.At) && feed.Watermark.Less(r.Key.At) {
+		return fmt.Errorf("%v is told to pass %s, which nobody has written", p, r.Key)
 	}
 	return nil
 }

@@ -143,6 +143,9 @@ func (w *world) command() fsm.Command {
 		if f.stopped() && w.one(8) {
 			return w.resume(f.name)
 		}
+		if f.stopped() && !w.m.allAbsent(f) && w.one(6) {
+			return &fsm.ResumeChangefeed{Name: f.name}
+		}
 		if f.stopped() && w.m.allAbsent(f) && w.one(6) {
 			return w.update(f.name)
 		}
@@ -150,7 +153,34 @@ func (w *world) command() fsm.Command {
 			return w.addTables()
 		}
 	}
+	for _, b := range w.openEvents() { // who writes is a good moment for trouble
+		if b.status == fsm.BarrierInWriting && w.one(20*len(w.m.events)) {
+			return w.trouble(w.m.feeds[b.key.Changefeed], w.m.dispatchers[b.writer])
+		}
+	}
 	return w.weighted(makers)
+}
+
+// trouble hits a changefeed while one of its dispatchers writes an event.
+func (w *world) trouble(f *feed, writer *dispatcher) fsm.Command {
+	name := w.m.nameOf(writer.inc)
+	switch w.pick(6) {
+	case 0:
+		return &fsm.RemoveChangefeed{Name: f.name}
+	case 1:
+		return &fsm.PauseChangefeed{Name: f.name}
+	case 2:
+		return &fsm.ExpireNode{Node: name, Incarnation: writer.inc, ExpectTick: w.m.nodes[name].lastTick}
+	case 3:
+		return &fsm.AdmitOperator{Op: fsm.OpMove, Dispatcher: writer.id, FromAny: true, To: w.nodeName()}
+	case 4:
+		if ref := w.m.tables[writer.table].ref; ref.Name != "" {
+			return &fsm.DropTables{Changefeed: f.name, Tables: []fsm.TableRef{ref}}
+		}
+		return &fsm.FenceNode{Node: name, Why: "it writes"}
+	default:
+		return &fsm.AdmitOperator{Op: fsm.OpRemove, Dispatcher: writer.id}
+	}
 }
 
 func nodeNamed(i int) fsm.NodeName { return fsm.NodeName(fmt.Sprintf("n%d", i+1)) }
@@ -398,16 +428,23 @@ func (w *world) operator() *fsm.AdmitOperator {
 	return m
 }
 
-// rare is a dispatcher that stands where few do: in a Split, a Merge or a Stop, or held.
+// rare is a dispatcher that stands where few do: in a Stop above all, in another operator that stops it, in a Merge, or
+// held.
 func (w *world) rare() *dispatcher {
+	var found []*dispatcher
 	for _, d := range inOrder(w.m.dispatchers) {
 		op := w.m.operators[d.slot]
-		scarce := op != nil && (d.phase == fsm.Stopping && op.kind != fsm.OpRemove || op.kind == fsm.OpMerge)
-		if (scarce || w.m.held(d)) && w.one(2) {
+		switch {
+		case op != nil && op.kind == fsm.OpStop && !w.m.feedOf(d).stopped():
 			return d
+		case op != nil && op.kind != fsm.OpRemove && (d.phase == fsm.Stopping || op.kind == fsm.OpMerge), w.m.held(d):
+			found = append(found, d)
 		}
 	}
-	return nil
+	if len(found) == 0 {
+		return nil
+	}
+	return found[w.pick(len(found))]
 }
 
 // anything is whatever can be asked of a dispatcher.
@@ -477,8 +514,8 @@ func (w *world) merge(d *dispatcher) *fsm.AdmitOperator {
 			m.Sources, d = append(m.Sources, other.id), other
 		}
 	}
-	if len(m.Sources) < 2 || w.one(20) {
-		m.Sources = append(m.Sources, w.some(func(*dispatcher) bool { return true }).id)
+	if len(m.Sources) < 2 || w.one(12) {
+		m.Sources = append(m.Sources, w.some(func(d *dispatcher) bool { return d.slot == 0 && !w.m.tables[d.table].trigger }).id)
 	}
 	if w.one(2) {
 		slices.Reverse(m.Sources)
@@ -549,13 +586,13 @@ func source(ts uint64) fsm.BarrierSpec {
 	n := int(ts / spread)
 	ref := tableNamed(n % 4)
 	spec := fsm.BarrierSpec{Influence: fsm.InfluenceTables, Tables: []fsm.TableRef{ref}, Statement: fmt.Sprintf("event %d", ts)}
-	switch n % 9 {
+	switch n % 10 {
 	case 1:
 		spec.Tables = append(spec.Tables, tableNamed((n+1)%4))
 	case 2:
 		spec.Drop = spec.Tables
-	case 3:
-		spec.Add = []fsm.TableSpec{{Schema: "a", Name: "t1", SplitKeys: []string{"k"}}}
+	case 3, 8:
+		spec.Add = []fsm.TableSpec{{Schema: "a", Name: []string{"t1", "t3"}[n%2], SplitKeys: []string{"k"}}}
 	case 4:
 		spec.Rename = []fsm.TableRename{{From: ref, To: tableNamed((n + 1) % 4)}}
 	case 5:
@@ -585,6 +622,14 @@ func (w *world) nextEvent(d *dispatcher) (key fsm.BarrierKey, spec fsm.BarrierSp
 		}
 	}
 	return key, fsm.SyncPointSpec()
+}
+
+func (w *world) openEvents() []*event {
+	var all []*event
+	for _, f := range inOrder(w.m.feeds) {
+		all = append(all, w.m.eventsOf(f.id)...)
+	}
+	return all
 }
 
 // say is mostly the word of an owner about the next event of its dispatcher, and of others on the same node.
