@@ -139,6 +139,8 @@ ci: tidy-check check-generate lint lint-proof ci-jepsen test ## everything a cha
 # A short share of each long check; the full ones are run by hand.
 .PHONY: ci-jepsen
 ci-jepsen:
+	$(MAKE) explore-short
+	$(MAKE) mutants MUTANTS=sample
 	$(MAKE) replay ARGS=--short
 	$(MAKE) admit-race ARGS=--short RACES=200 LOST=60
 	$(MAKE) kills ARGS=--short

@@ -20,7 +20,6 @@ import (
 var pureImports = []string{
 	"bufio", "bytes", "cmp", "encoding/binary", "encoding/hex", "errors", "fmt", "hash", "hash/crc64", "io", "iter", "maps", "math",
 	"math/bits", "slices", "strconv", "strings", "text/tabwriter", "unicode", "unicode/utf8",
-	"github.com/google/btree",
 }
 
 // TestTheStateMachineIsPure looks for what linters cannot see (goroutines, channels, select, maps that are walked) and
