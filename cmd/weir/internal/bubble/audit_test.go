@@ -56,37 +56,59 @@ type ownership struct {
 	wrong             []string
 }
 
-// judgeLedger checks that no range had two owners at one instant: what an owner did lies before all that the next one did.
+// judgeLedger checks that no key had two owners at one instant: what an owner did lies before all that the next one did.
 func judgeLedger(calls []effect) ownership {
 	o := ownership{smallest: time.Hour}
-	last := map[place]effect{}
+	last := map[place]map[fsm.Span]effect{}
 	for _, e := range calls {
 		if !e.accepted {
 			o.refused++
 			continue
 		}
 		o.accepted++
-		before, owned := last[e.place]
-		last[e.place] = e
-		if !owned || before.token.Epoch == e.token.Epoch {
-			if owned && before.token.Compare(e.token) > 0 {
-				o.wrong = append(o.wrong, fmt.Sprintf("tokens decrease: %+v, then %+v", before, e))
-			}
-			if owned && before.node != e.node {
-				o.wrong = append(o.wrong, fmt.Sprintf("two nodes under one epoch: %+v, then %+v", before, e))
-			}
-			continue
+		spans := last[e.place.whole()]
+		if spans == nil {
+			spans = map[fsm.Span]effect{}
+			last[e.place.whole()] = spans
 		}
-		if before.token.Epoch > e.token.Epoch {
-			o.wrong = append(o.wrong, fmt.Sprintf("an old owner wrote after the new one: %+v, then %+v", before, e))
-			continue
+		own, again := spans[e.place.span]
+		again = again && own.token.Epoch == e.token.Epoch
+		handover := false
+		for span, before := range spans {
+			if span.Overlaps(e.place.span) {
+				handover = o.follows(before, e, again) || handover
+			}
 		}
-		o.handovers++
+		if handover {
+			o.handovers++
+		}
+		spans[e.place.span] = e
+	}
+	return o
+}
+
+// follows looks at two calls of one range, the later of an owner that has been seen there again or for the first time; it
+// says whether the earlier was of another owner.
+func (o *ownership) follows(before, e effect, again bool) bool {
+	switch {
+	case before.token.Epoch > e.token.Epoch:
+		o.wrong = append(o.wrong, fmt.Sprintf("an old owner wrote after the new one: %+v, then %+v", before, e))
+		return false
+	case before.token.Epoch < e.token.Epoch && again:
+		return false
+	case before.token.Epoch < e.token.Epoch:
 		gap := e.at.Sub(before.at)
 		o.smallest = min(o.smallest, gap)
 		if gap <= 0 {
 			o.wrong = append(o.wrong, fmt.Sprintf("two owners at one instant: %+v and %+v", before, e))
 		}
+		return true
+	case before.place != e.place:
+		o.wrong = append(o.wrong, fmt.Sprintf("two ranges under one epoch: %+v, then %+v", before, e))
+	case before.token.Compare(e.token) > 0:
+		o.wrong = append(o.wrong, fmt.Sprintf("tokens decrease: %+v, then %+v", before, e))
+	case before.node != e.node:
+		o.wrong = append(o.wrong, fmt.Sprintf("two nodes under one epoch: %+v, then %+v", before, e))
 	}
-	return o
+	return false
 }

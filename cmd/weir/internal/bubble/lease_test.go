@@ -313,7 +313,15 @@ func TestLease_TheLedgerShowsAnOverlap(t *testing.T) {
 	}
 	good := []effect{write("n1", 1, 0), write("n1", 1, 1), write("n2", 2, 2), write("n2", 2, 3)}
 	require.Empty(t, judgeLedger(good).wrong)
+	half := write("n2", 3, 4)
+	half.place.span.Start = "m"
+	other := write("n3", 9, 0)
+	other.place = place{feed: "another", trigger: true}
+	split := judgeLedger(append(good, other, half, half))
+	require.Empty(t, split.wrong)
+	require.Equal(t, 2, split.handovers)
 	for _, bad := range [][]effect{
+		{write("n1", 1, 0), half, write("n1", 1, 5)},
 		{write("n1", 1, 0), write("n2", 2, 1), write("n1", 1, 2)},
 		{write("n1", 1, 0), write("n2", 2, 0)},
 		{write("n1", 1, 0), write("n2", 1, 1)},

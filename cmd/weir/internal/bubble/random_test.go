@@ -47,7 +47,7 @@ type verdict struct {
 }
 
 // A random schedule: servers and nodes are killed, cut off in one or both directions, slowed down and started again,
-// sessions break, leaders change, while dispatchers are moved, added, removed and cancelled, tables come and go,
+// sessions break, leaders change, while dispatchers are moved, added, removed, split, merged and cancelled, tables come and go,
 // changefeeds pause. On every server after every entry the invariants hold and equal prefixes make equal states; no range
 // has two owners at one instant, every second time without token checks. When the faults stop, everything runs again
 // within a bound, and every verdict that a client had is still the answer to its request. In half of the schedules there
@@ -99,6 +99,7 @@ func TestRandomSchedules(t *testing.T) {
 	require.NotZero(t, repeated)
 	if *seedsFlag >= 4 {
 		require.NotZero(t, written)
+		require.NotZero(t, known)
 	}
 	require.GreaterOrEqual(t, total.handovers, 3*(*seedsFlag), "handovers")
 	require.GreaterOrEqual(t, sum(did), int(*timeFlag/time.Second)*(*seedsFlag), "faults and requests")
@@ -332,6 +333,9 @@ func (m *storm) kinds() []kind {
 		{"move", m.ask("move", m.move)},
 		{"add", m.ask("add", func(x context.Context) error { return m.admit(x, weirv1.OperatorKind_OPERATOR_KIND_ADD) })},
 		{"remove", m.ask("remove", func(x context.Context) error { return m.admit(x, weirv1.OperatorKind_OPERATOR_KIND_REMOVE) })},
+		{"split", m.ask("split", m.split)},
+		{"split", m.ask("split", m.split)},
+		{"merge", m.ask("merge", m.merge)},
 		{"cancel", m.ask("cancel", m.cancelAny)},
 		{"table added", m.ask("table added", m.addTable)},
 		{"table dropped and added", m.ask("table dropped and added", m.dropAndAdd)},
@@ -491,6 +495,40 @@ func (m *storm) admit(x context.Context, k weirv1.OperatorKind) error {
 		spec.To = fmt.Sprintf("n%d", 1+m.rand.IntN(nodesOf))
 	}
 	return m.request(x, spec)
+}
+
+// split cuts a dispatcher's span in two, sometimes with nodes for the halves.
+func (m *storm) split(x context.Context) error {
+	d, err := m.anyDispatcher()
+	if err != nil {
+		return err
+	}
+	spec := &weirv1.OperatorSpec{Kind: weirv1.OperatorKind_OPERATOR_KIND_SPLIT, Dispatcher: uint64(d.ID)}
+	key := d.Span.Start + "\x40"
+	if d.Span.End != "" && d.Span.End <= key {
+		return errNothing
+	}
+	spec.SplitKeys = [][]byte{[]byte(key)}
+	if m.rand.IntN(2) == 0 {
+		spec.Targets = []string{fmt.Sprintf("n%d", 1+m.rand.IntN(nodesOf)), ""}
+	}
+	return m.request(x, spec)
+}
+
+// merge joins a dispatcher with the next one of its table.
+func (m *storm) merge(x context.Context) error {
+	d, err := m.anyDispatcher()
+	if err != nil {
+		return err
+	}
+	for next := range m.seen().DispatchersOfTable(d.Table) {
+		if d.Span.End != "" && next.Span.Start == d.Span.End {
+			return m.request(x, &weirv1.OperatorSpec{
+				Kind: weirv1.OperatorKind_OPERATOR_KIND_MERGE, Sources: []uint64{uint64(d.ID), uint64(next.ID)},
+			})
+		}
+	}
+	return errNothing
 }
 
 // request asks for an operator and remembers the verdict.

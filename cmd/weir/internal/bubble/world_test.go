@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,7 +24,8 @@ type world struct {
 	events bool
 	// checks: the sink refuses tokens below the newest.
 	checks bool
-	rows   map[place]mark
+	// rows are the fence rows; those of one table do not overlap.
+	rows map[place]mark
 	// records are the events that were written.
 	records map[dispatcher.DDLKey]bool
 	// opening and closing hang for the tables named, an opening until it is cancelled, a closing until the channel closes.
@@ -46,6 +48,15 @@ type mark struct {
 	token  dispatcher.Token
 	run    uint64
 	resume fsm.Position
+}
+
+// overlaps says whether two places have a key in common.
+func (p place) overlaps(o place) bool { return p.whole() == o.whole() && p.span.Overlaps(o.span) }
+
+// whole is the place without its span.
+func (p place) whole() place {
+	p.span = fsm.Span{}
+	return p
 }
 
 // start is a node that has obeyed an order to start.
@@ -145,21 +156,74 @@ func (x *writer) do(e effect, allow func() error, change func(*mark, *effect)) e
 	w := x.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	row := w.rows[x.place]
-	if row.run != x.run { // what an earlier run has written is of no use to this one
-		row.run, row.resume = x.run, fsm.Position{}
-	}
 	e.node, e.place, e.at = x.by.name, x.place, time.Now()
-	if w.checks && row.token.Compare(e.token) > 0 {
-		w.calls = append(w.calls, e)
-		return &dispatcher.FencedError{Own: e.token, Found: row.token, Table: x.place.table}
+	overlapped := w.overlapped(x.place)
+	for _, at := range overlapped {
+		if token := w.rows[at].token; w.checks && token.Compare(e.token) > 0 {
+			w.calls = append(w.calls, e)
+			return &dispatcher.FencedError{Own: e.token, Found: token, Table: x.place.table}
+		}
+	}
+	row := w.rows[x.place]
+	if e.kind == dispatcher.CallClaim {
+		row = mark{run: x.run, resume: w.resumeOf(x.place.span, overlapped, x.run)}
 	}
 	change(&row, &e)
 	row.token = e.token
+	w.cut(x.place, overlapped)
 	w.rows[x.place] = row
 	e.accepted, e.resume = true, row.resume
 	w.calls = append(w.calls, e)
 	return nil
+}
+
+// overlapped are the fence rows that have a key in common with a place, in key order.
+func (w *world) overlapped(by place) []place {
+	var out []place
+	for at := range w.rows {
+		if at.overlaps(by) {
+			out = append(out, at)
+		}
+	}
+	slices.SortFunc(out, func(a, b place) int { return strings.Compare(a.span.Start, b.span.Start) })
+	return out
+}
+
+// resumeOf is the least resume position of the rows if they cover the span and are of the run.
+func (w *world) resumeOf(span fsm.Span, rows []place, run uint64) fsm.Position {
+	if len(rows) == 0 || rows[0].span.Start > span.Start {
+		return fsm.Position{}
+	}
+	resume, end := w.rows[rows[0]].resume, rows[0].span.Start
+	for _, at := range rows {
+		if at.span.Start != end || w.rows[at].run != run {
+			return fsm.Position{}
+		}
+		if row := w.rows[at]; row.resume.Less(resume) {
+			resume = row.resume
+		}
+		end = at.span.End
+	}
+	if end != "" && (span.End == "" || end < span.End) {
+		return fsm.Position{}
+	}
+	return resume
+}
+
+// cut takes a place out of the rows that it overlaps.
+func (w *world) cut(by place, overlapped []place) {
+	for _, at := range overlapped {
+		row, rest := w.rows[at], at
+		delete(w.rows, at)
+		if at.span.Start < by.span.Start {
+			rest.span = fsm.Span{Start: at.span.Start, End: by.span.Start}
+			w.rows[rest] = row
+		}
+		if by.span.End != "" && (at.span.End == "" || by.span.End < at.span.End) {
+			rest.span = fsm.Span{Start: by.span.End, End: at.span.End}
+			w.rows[rest] = row
+		}
+	}
 }
 
 // Claim implements dispatcher.SpanWriter.
@@ -184,15 +248,30 @@ func (x *writer) Write(_ context.Context, b dispatcher.Batch, allow func() error
 	return x.do(e, allow, func(row *mark, _ *effect) { row.resume = row.resume.Max(b.Resume) })
 }
 
+var errLost = errors.New("the answer was lost")
+
 var errNotHere = errors.New("this sink does not do that")
 
-// WriteDDL implements dispatcher.SpanWriter.
-func (x *writer) WriteDDL(_ context.Context, ddl dispatcher.DDL, allow func() error) (known bool, err error) {
+// WriteDDL implements dispatcher.SpanWriter. It takes its time to tell that an event has been written, and sometimes it
+// does not tell.
+func (x *writer) WriteDDL(ctx context.Context, ddl dispatcher.DDL, allow func() error) (known bool, err error) {
 	err = x.do(effect{kind: dispatcher.CallEvent, token: x.token, event: ddl}, allow, func(_ *mark, e *effect) {
 		known = x.w.records[ddl.Key]
 		e.known, x.w.records[ddl.Key] = known, true
 	})
-	return known, err
+	if err != nil || known {
+		return known, err
+	}
+	every := ddl.Key.Position.TS / eventGrid
+	select {
+	case <-time.After(time.Duration(every%7) * 20 * time.Millisecond):
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+	if every%5 == 0 {
+		return false, errLost
+	}
+	return false, nil
 }
 
 // Delete implements dispatcher.SpanWriter.
