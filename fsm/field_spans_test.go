@@ -162,7 +162,11 @@ func TestField_B07_ADropTakesEverySpanWithIt(t *testing.T) {
 		"loss": func(c *cluster, _ fsm.Epoch) { c.expire("n1") },
 	}
 	orders := [][]string{
-		{"drop", "ack", "loss"}, {"drop", "loss", "ack"}, {"ack", "drop", "loss"}, {"ack", "loss", "drop"}, {"loss", "drop", "ack"},
+		{"drop", "ack", "loss"},
+		{"drop", "loss", "ack"},
+		{"ack", "drop", "loss"},
+		{"ack", "loss", "drop"},
+		{"loss", "drop", "ack"},
 		{"loss", "ack", "drop"},
 	}
 	for name, begin := range changes() {

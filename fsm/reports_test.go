@@ -57,7 +57,7 @@ func TestTheReportsPageIsTrue(t *testing.T) {
 	require.True(t, found, "the page has lost its second table")
 	tests := reportTests(t)
 	row := regexp.MustCompile("(?m)^\\| ([BR]\\d\\d) \\|.*$")
-	name := regexp.MustCompile("`(Test(?:Field|Review)_([BR]\\d\\d)[a-z]?_[A-Za-z0-9_]*)(\\*?)`")
+	name := regexp.MustCompile(`\x60(Test(?:Field|Review)_([BR]\d\d)[a-z]?_[A-Za-z0-9_]*)(\*?)\x60`)
 	named := map[string]bool{}
 	ids := map[string]bool{}
 	for _, line := range row.FindAllStringSubmatch(string(data), -1) {

@@ -28,7 +28,8 @@ func TestReview_R06_WhatARemovalHoldsIsNotStarted(t *testing.T) {
 				t.Helper()
 				for _, row := range rows {
 					for _, ask := range []*fsm.AdmitOperator{
-						{Op: fsm.OpAdd, Dispatcher: row.ID, To: "n2"}, {Op: fsm.OpMove, Dispatcher: row.ID, To: "n2"},
+						{Op: fsm.OpAdd, Dispatcher: row.ID, To: "n2"},
+						{Op: fsm.OpMove, Dispatcher: row.ID, To: "n2"},
 						{Op: fsm.OpMove, Dispatcher: row.ID, FromAny: true, To: "n2"},
 						{Op: fsm.OpSplit, Dispatcher: row.ID, Spans: pieces(2)},
 					} {

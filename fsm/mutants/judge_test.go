@@ -160,7 +160,8 @@ var v = 1
 `
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "x.go"), []byte(src), 0o600))
 	all := []mutant{
-		{id: "minus", file: "x.go", old: "a + b", new: "a - b"}, {id: "one", file: "x.go", old: "len(xs)", new: "1"},
+		{id: "minus", file: "x.go", old: "a + b", new: "a - b"},
+		{id: "one", file: "x.go", old: "len(xs)", new: "1"},
 		{id: "times", file: "x.go", old: "a + b", new: "a * b"},
 	}
 	files, err := variants(dir, all)
