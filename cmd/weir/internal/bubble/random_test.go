@@ -257,9 +257,13 @@ func (m *storm) decide(feed *fsm.Changefeed, b *fsm.Barrier) {
 	if b.Status != fsm.BarrierUndecided {
 		return
 	}
+	at := &weirv1.Position{Ts: b.Key.At.TS}
+	if b.Key.At.Stage == fsm.StageDDL {
+		at.Stage = weirv1.Stage_STAGE_DDL
+	}
 	m.ask("event decided", func(x context.Context) error {
 		_, err := m.admin.DecideBarrier(x, &weirv1.DecideBarrierRequest{
-			Changefeed: feed.Name, Run: b.Key.Run, At: &weirv1.Position{Ts: b.Key.At.TS, Stage: weirv1.Stage(b.Key.At.Stage)},
+			Changefeed: feed.Name, Run: b.Key.Run, At: at,
 			Permission: b.Permission, Decision: weirv1.BarrierDecision_BARRIER_DECISION_WRITE_AGAIN,
 		})
 		return err
@@ -508,7 +512,7 @@ func (m *storm) split(x context.Context) error {
 	if d.Span.End != "" && d.Span.End <= key {
 		return errNothing
 	}
-	spec.SplitKeys = [][]byte{[]byte(key)}
+	spec.Spans = []*weirv1.Span{{Start: []byte(d.Span.Start), End: []byte(key)}, {Start: []byte(key), End: []byte(d.Span.End)}}
 	if m.rand.IntN(2) == 0 {
 		spec.Targets = []string{fmt.Sprintf("n%d", 1+m.rand.IntN(nodesOf)), ""}
 	}
