@@ -158,12 +158,20 @@ func (w *world) command() fsm.Command {
 			return w.trouble(w.m.feeds[b.key.Changefeed], w.m.dispatchers[b.writer])
 		}
 	}
+	for _, op := range inOrder(w.m.operators) { // so is the time between two nodes
+		if n := w.m.nodeOf(op.to); op.kind == fsm.OpMove && !op.moved && n != nil && w.one(20) {
+			return &fsm.FenceNode{Node: n.name, Why: "it was to be given work"}
+		}
+	}
 	return w.weighted(makers)
 }
 
 // trouble hits a changefeed while one of its dispatchers writes an event.
 func (w *world) trouble(f *feed, writer *dispatcher) fsm.Command {
 	name := w.m.nameOf(writer.inc)
+	if writer.id == f.trigger && w.one(4) {
+		return &fsm.RemoveChangefeed{Name: f.name}
+	}
 	switch w.pick(6) {
 	case 0:
 		return &fsm.RemoveChangefeed{Name: f.name}
