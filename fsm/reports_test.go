@@ -56,7 +56,7 @@ func TestTheReportsPageIsTrue(t *testing.T) {
 	alone, _, found := strings.Cut(string(data), "\n## Shown with nodes")
 	require.True(t, found, "the page has lost its second table")
 	tests := reportTests(t)
-	row := regexp.MustCompile("(?m)^\\| ([BR]\\d\\d) \\|.*$")
+	row := regexp.MustCompile(`(?m)^\| ([BR]\d\d) \|.*$`)
 	name := regexp.MustCompile(`\x60(Test(?:Field|Review)_([BR]\d\d)[a-z]?_[A-Za-z0-9_]*)(\*?)\x60`)
 	named := map[string]bool{}
 	ids := map[string]bool{}
