@@ -100,7 +100,7 @@ func TestAnyLogIsReplicated(t *testing.T) {
 	r.create(t)
 
 	r.feed(t)
-	r.fails(t)
+	r.fails(t, 0x1200, "alter table prices alter column net type bigint using (net * 100)", "computes new values of column net by an expression")
 	r.feed(t)
 	r.move(t)
 	r.feed(t)
@@ -112,7 +112,13 @@ func TestAnyLogIsReplicated(t *testing.T) {
 	r.isStopped(t)
 	r.judgeTables(t, map[string][]string{"prices": {"id, net", "1, '12.50'", "2, '0.99'"}})
 
-	r.makeByHand(t)
+	r.makeByHand(t,
+		"ALTER TABLE prices RENAME COLUMN net TO before",
+		"ALTER TABLE prices ADD COLUMN net INTEGER",
+		"UPDATE prices SET net = CAST(round(before * 100) AS INTEGER)",
+		"ALTER TABLE prices DROP COLUMN before",
+	)
+	r.resume(t)
 	r.arrives(t, refusedFeed, rows(0x1400))
 	r.judgeTables(t, map[string][]string{
 		"prices": {"id, cents", "1, 1300", "2, 99", "3, 500", "4, 4"},
@@ -240,8 +246,9 @@ func (r *replication) arrives(t *testing.T, feed string, end fsm.Position) {
 	})
 }
 
-// fails waits for the refusal, and looks at what it says.
-func (r *replication) fails(t *testing.T) {
+// fails waits for the refusal of the statement at a position, looks at what it says, and waits until everything has
+// stopped.
+func (r *replication) fails(t *testing.T, ts uint64, statement, why string) {
 	t.Helper()
 	var c *weirv1.Changefeed
 	wait(t, "it has not failed", func(ctx context.Context) string {
@@ -256,10 +263,7 @@ func (r *replication) fails(t *testing.T) {
 	})
 	require.Equal(t, sqlite.ReasonDDL, c.GetReason())
 	require.Equal(t, c.GetTrigger(), c.GetFailedBy())
-	for _, said := range []string{
-		"alter table prices alter column net type bigint using (net * 100)", fsm.Position{TS: 0x1200, Stage: fsm.StageDDL}.String(),
-		"computes new values of column net by an expression", "resume the changefeed",
-	} {
+	for _, said := range []string{statement, fsm.Position{TS: ts, Stage: fsm.StageDDL}.String(), why, "resume the changefeed"} {
 		require.Contains(t, c.GetDetail(), said)
 	}
 	wait(t, "these have not stopped", func(ctx context.Context) string {
@@ -460,8 +464,8 @@ func (r *replication) judgeSplit(t *testing.T) {
 	}
 }
 
-// makeByHand makes the refused change at the sink, says so there as the refusal tells, and lets the changefeed go on.
-func (r *replication) makeByHand(t *testing.T) {
+// makeByHand makes the refused change at the sink, and says so there as the refusal tells.
+func (r *replication) makeByHand(t *testing.T, statements ...string) {
 	t.Helper()
 	c, err := r.api.Changefeed(t.Context(), refusedFeed, nil)
 	require.NoError(t, err)
@@ -469,17 +473,15 @@ func (r *replication) makeByHand(t *testing.T) {
 	require.NotEmpty(t, told, c.GetDetail())
 	tx, err := r.db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
-	for _, statement := range []string{
-		"ALTER TABLE prices RENAME COLUMN net TO before",
-		"ALTER TABLE prices ADD COLUMN net INTEGER",
-		"UPDATE prices SET net = CAST(round(before * 100) AS INTEGER)",
-		"ALTER TABLE prices DROP COLUMN before",
-		told,
-	} {
+	for _, statement := range append(statements, told) {
 		_, err := tx.ExecContext(t.Context(), statement)
 		require.NoError(t, err, statement)
 	}
 	require.NoError(t, tx.Commit())
-	_, err = r.api.ResumeChangefeed(t.Context(), refusedFeed)
+}
+
+func (r *replication) resume(t *testing.T) {
+	t.Helper()
+	_, err := r.api.ResumeChangefeed(t.Context(), refusedFeed)
 	require.NoError(t, err)
 }
