@@ -14,7 +14,7 @@ var (
 	racesFlag = flag.Int("bubble.races", 40, "races of TestField_B01_TwoRacingAdmissions")
 	lostFlag  = flag.Int("bubble.lost", 12, "in how many of them the leader must be lost between the two applies")
 	leaseFlag = flag.Int("bubble.leases", 2, "seeds of each lease test")
-	seedsFlag = flag.Int("bubble.seeds", 10, "seeds of the test of random schedules")
+	seedsFlag = flag.Int("bubble.seeds", 8, "seeds of the test of random schedules")
 	timeFlag  = flag.Duration("bubble.time", 20*time.Second, "fake time that each random schedule goes on for before it heals")
 	logFlag   = flag.String("bubble.log", "", "level at which the parts log; empty: not at all")
 )
