@@ -7,9 +7,6 @@ require (
 	github.com/weir-project/weir v0.0.0
 )
 
-require (
-	github.com/google/btree v1.1.3 // indirect
-	go.yaml.in/yaml/v3 v3.0.5 // indirect
-)
+require go.yaml.in/yaml/v3 v3.0.5 // indirect
 
 replace github.com/weir-project/weir => ../
