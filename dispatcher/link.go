@@ -18,7 +18,7 @@ const (
 	// maxReports bounds the reports of one message, maxDetail the text of one, so that no message meets a limit of the
 	// log.
 	maxReports = 100
-	maxDetail  = 400
+	maxDetail  = 1000
 )
 
 // errQuiet: the leader takes heartbeats and acknowledges none.

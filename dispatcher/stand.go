@@ -175,7 +175,7 @@ func (w *worker) ddl(p permission) DDL {
 	for _, ref := range p.tables {
 		ddl.Tables = append(ddl.Tables, TableName(ref))
 	}
-	if len(p.tables) == 0 && len(w.event.event.Spec.Add) == 0 {
+	if len(p.tables) == 0 && len(w.event.event.Spec.Add) == 0 && !ddl.Change.Creates {
 		ddl.Change = schema.Change{Kind: schema.KindNothing}
 	}
 	return ddl

@@ -631,6 +631,28 @@ func TestAnEventOfNothingThatIsReplicatedLeavesARecordAlone(t *testing.T) {
 	})
 }
 
+// TestATableThatCannotBeMadeIsNoNothing: nobody goes on without a table that the log creates, though none of it is
+// replicated yet.
+func TestATableThatCannotBeMadeIsNoNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tx := alter(30)
+		tx.Event.Change = schema.ParseMessage(`{"tag":"CREATE TABLE AS","object":"public.t","sql":"create table t as select 1"}`).Change()
+		require.Equal(t, schema.KindUnsupported, tx.Event.Change.Kind)
+		w := newWorld(tx)
+		r := newRig(t, w, nil)
+		r.leader.reply = always(fsm.ReportCounted)
+		r.leader.order(triggerOrder(2, 51))
+		pass(time.Second)
+		o := writeOrder(ddlAt(30), 1, pairOf(2, 51))
+		o.Tables = nil
+		r.leader.event(o)
+		pass(time.Second)
+		require.Len(t, w.events(), 1)
+		require.Equal(t, schema.KindUnsupported, w.events()[0].event.Change.Kind, "the sink is asked, and refuses it")
+		require.NoError(t, r.stop())
+	})
+}
+
 func TestASyncPointIsWrittenWithoutAStatement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(tx(25, 1))

@@ -62,6 +62,9 @@ type Change struct {
 	Actions []Action
 	// Why says in words, for unsupported, what stands in the way.
 	Why string
+	// Creates says, for unsupported, that the statement makes tables: whoever replicates what a log creates cannot go on
+	// without them.
+	Creates bool
 }
 
 // Column is a column of a created or altered table.

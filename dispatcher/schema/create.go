@@ -8,7 +8,11 @@ func parseCreateTable(c *cursor) (Change, error) {
 	if err != nil {
 		return Change{}, err
 	}
-	no := func(why string) (Change, error) { return unsupported(why, ref), nil }
+	no := func(why string) (Change, error) {
+		change := unsupported(why, ref)
+		change.Creates = true
+		return change, nil
+	}
 	switch {
 	case c.take("partition", "of"):
 		return no("its columns stand in the table that it is a partition of")
