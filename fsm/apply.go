@@ -7,9 +7,6 @@ type entryContext struct {
 	by          string
 }
 
-// who says who asked, if that is known.
-func (x *entryContext) who() string { return of("by ", x.by) }
-
 // Apply carries out one entry and returns a verdict for each of its proposals, in order. Entries come in log order, each
 // once.
 func (s *State) Apply(e Entry) []Verdict {

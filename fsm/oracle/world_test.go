@@ -120,8 +120,19 @@ type maker struct {
 
 func (w *world) command() fsm.Command {
 	makers := []maker{
-		{26, w.report}, {26, w.say}, {22, func() fsm.Command { return w.operator() }}, {8, w.tick}, {5, w.checkpoint}, {4, w.cancel}, {4, w.addTables},
-		{3, w.dropTables}, {3, w.admitMany}, {3, w.decide}, {3, w.feedCommand}, {3, w.nodeCommand}, {2, w.drain},
+		{26, w.report},
+		{26, w.say},
+		{22, func() fsm.Command { return w.operator() }},
+		{8, w.tick},
+		{5, w.checkpoint},
+		{4, w.cancel},
+		{4, w.addTables},
+		{3, w.dropTables},
+		{3, w.admitMany},
+		{3, w.decide},
+		{3, w.feedCommand},
+		{3, w.nodeCommand},
+		{2, w.drain},
 		{1, w.clusterCommand},
 	}
 	for _, name := range w.nodeNames() { // a world in which nobody can work is dull
@@ -260,7 +271,8 @@ func registerAs(name fsm.NodeName) fsm.Command {
 func (w *world) tick() fsm.Command {
 	t := &fsm.Tick{ElapsedMS: uint32(w.pick(1300)), Base: 3<<36 + 1, Bits: make([]byte, 8)}
 	for _, n := range w.m.nodes {
-		if i := uint64(n.inc - t.Base); i < 64 && !(n.name == "n2" && t.ElapsedMS%3 == 0) {
+		silent := n.name == "n2" && t.ElapsedMS%3 == 0
+		if i := uint64(n.inc - t.Base); i < 64 && !silent {
 			t.Bits[i/8] |= 1 << (i % 8)
 		}
 	}

@@ -200,9 +200,9 @@ func (a *args) asOperator(w string) fsm.OpID {
 	return fsm.OpID(a.token(w))
 }
 
-// epoch takes key=EPOCH or key=$NAME.
-func (a *args) epoch(key string) fsm.Epoch {
-	v, ok := a.value(key)
+// epoch takes epoch=EPOCH or epoch=$NAME.
+func (a *args) epoch() fsm.Epoch {
+	v, ok := a.value("epoch")
 	if !ok {
 		return 0
 	}

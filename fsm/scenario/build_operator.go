@@ -9,7 +9,7 @@ import (
 
 func buildAdd(a *args) fsm.Command {
 	return &fsm.AdmitOperator{
-		Op: fsm.OpAdd, Dispatcher: a.dispatcher(), To: fsm.NodeName(a.word("the destination")), ExpectEpoch: a.epoch("epoch"),
+		Op: fsm.OpAdd, Dispatcher: a.dispatcher(), To: fsm.NodeName(a.word("the destination")), ExpectEpoch: a.epoch(),
 	}
 }
 
@@ -22,7 +22,7 @@ func buildMove(a *args) fsm.Command {
 }
 
 func buildRemove(a *args) fsm.Command {
-	return &fsm.AdmitOperator{Op: fsm.OpRemove, Dispatcher: a.dispatcher(), ExpectEpoch: a.epoch("epoch")}
+	return &fsm.AdmitOperator{Op: fsm.OpRemove, Dispatcher: a.dispatcher(), ExpectEpoch: a.epoch()}
 }
 
 // buildAdmit can also ask for what the other verbs would not: kinds that do not exist, parameters that do not fit.
@@ -41,7 +41,7 @@ func buildAdmit(a *args) fsm.Command {
 }
 
 func (a *args) admission(kind fsm.OperatorKind) *fsm.AdmitOperator {
-	m := &fsm.AdmitOperator{Op: kind, ExpectEpoch: a.epoch("epoch")}
+	m := &fsm.AdmitOperator{Op: kind, ExpectEpoch: a.epoch()}
 	if a.more() || kind == fsm.OpMove {
 		m.Dispatcher = a.dispatcher()
 	}
@@ -56,7 +56,7 @@ func (a *args) admission(kind fsm.OperatorKind) *fsm.AdmitOperator {
 
 // buildSplit cuts the dispatcher's span at keys, or takes spans as they are, also those that do not fit.
 func buildSplit(a *args) fsm.Command {
-	m := &fsm.AdmitOperator{Op: fsm.OpSplit, Dispatcher: a.dispatcher(), ExpectEpoch: a.epoch("epoch")}
+	m := &fsm.AdmitOperator{Op: fsm.OpSplit, Dispatcher: a.dispatcher(), ExpectEpoch: a.epoch()}
 	at, cut := a.list("at")
 	spans, given := a.list("spans")
 	switch {
@@ -95,7 +95,7 @@ func cutAt(whole fsm.Span, keys []string) []fsm.Span {
 }
 
 func buildMerge(a *args) fsm.Command {
-	m := &fsm.AdmitOperator{Op: fsm.OpMerge, ExpectEpoch: a.epoch("epoch")}
+	m := &fsm.AdmitOperator{Op: fsm.OpMerge, ExpectEpoch: a.epoch()}
 	for w := range strings.SplitSeq(a.word("dispatchers, d1,d2"), ",") {
 		m.Sources = append(m.Sources, a.asDispatcher(w))
 	}

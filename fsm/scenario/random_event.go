@@ -1,6 +1,10 @@
 package scenario
 
-import "github.com/weir-project/weir/fsm"
+import (
+	"slices"
+
+	"github.com/weir-project/weir/fsm"
+)
 
 // What a random log says of events.
 
@@ -120,10 +124,8 @@ func (l *RandomLog) concerns(spec fsm.BarrierSpec, t fsm.Table) bool {
 	if t.Trigger {
 		return spec.TriggerTakesPart()
 	}
-	for _, ref := range spec.Tables {
-		if ref == (fsm.TableRef{Schema: t.Schema, Name: t.Name}) {
-			return true
-		}
+	if slices.Contains(spec.Tables, fsm.TableRef{Schema: t.Schema, Name: t.Name}) {
+		return true
 	}
 	return spec.Influence == fsm.InfluenceAll || (spec.Influence == fsm.InfluenceSchema && spec.Schema == t.Schema)
 }
