@@ -102,6 +102,7 @@ explore: ## every state of small worlds: the real state machine, and what nodes 
 # The share of CI: 2 million states.
 .PHONY: explore-short
 explore-short:
+	go test ./fsm/explore -count=1
 	go run ./fsm/explore/cmd/explore -short $(ARGS)
 
 .PHONY: lint

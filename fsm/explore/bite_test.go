@@ -12,6 +12,9 @@ import (
 // A search that finds nothing proves something only if it finds what is there. Each duty of nodes that can be left out is
 // left out here, in a world where it matters, and a way must come out that ends in a broken rule.
 func TestReview_DutiesOfNodesThatAreLeftOutAreFound(t *testing.T) {
+	if raceDetector {
+		t.Skip("these searches run without the race detector, in make explore-short: with it they take many minutes")
+	}
 	for _, c := range []struct {
 		name  string
 		world func() *World
@@ -50,6 +53,9 @@ func plays(t *testing.T, found *Counterexample) string {
 
 // The same without anything left out: the small worlds in which the duties above matter are whole.
 func TestSmallWorldsAreSound(t *testing.T) {
+	if raceDetector {
+		t.Skip("these searches run without the race detector, in make explore-short: with it they take many minutes")
+	}
 	for _, w := range []*World{smallWorld(), smallEventWorld()} {
 		t.Run(w.Name, func(t *testing.T) {
 			r, err := Explore(t.Context(), Config{World: w, MaxStates: 2_000_000})

@@ -56,8 +56,8 @@ func changes() []change {
 // A rule of the state machine that is broken is found, by the rule that it breaks and with a script that shows it. The
 // invariants of the state machine find some of these as well, which does not count here: they are left out.
 func TestReview_BrokenRulesOfTheStateMachineAreFound(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the explorer anew")
+	if testing.Short() || raceDetector {
+		t.Skip("builds the explorer anew and searches with it: make explore-short")
 	}
 	binary := brokenExplorer(t)
 	for _, c := range changes() {
