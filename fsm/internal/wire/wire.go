@@ -26,7 +26,8 @@ var (
 	ErrTooLarge     = errors.New("number does not fit its field")
 )
 
-// Coder appends values to a buffer, or reads them from one. The zero Coder encodes. After a first decoding error all
+// Coder appends values to a buffer, or reads them from one. The zero Coder encodes, and then only reads its targets: rows
+// are shared by a state and its views. After a first decoding error all
 // reads leave their targets unset; Err tells.
 type Coder struct {
 	buf      []byte
@@ -142,7 +143,9 @@ func (c *Coder) take() []byte {
 func Uint[T ~uint64](c *Coder, v *T) {
 	u := uint64(*v)
 	c.Uint64(&u)
-	*v = T(u)
+	if c.decoding {
+		*v = T(u)
+	}
 }
 
 // Uint32 codes a number that must fit 32 bits.
@@ -153,7 +156,9 @@ func Uint32[T ~uint32](c *Coder, v *T) {
 		c.Fail(ErrTooLarge)
 		u = 0
 	}
-	*v = T(u)
+	if c.decoding {
+		*v = T(u)
+	}
 }
 
 // Uint8 codes one byte.
@@ -179,7 +184,9 @@ func Int[T ~int64](c *Coder, v *T) {
 	s := int64(*v)
 	u := uint64(s)<<1 ^ uint64(s>>63)
 	c.Uint64(&u)
-	*v = T(int64(u>>1) ^ -int64(u&1))
+	if c.decoding {
+		*v = T(int64(u>>1) ^ -int64(u&1))
+	}
 }
 
 // Str codes a string of any string type.
